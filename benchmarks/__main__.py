@@ -11,6 +11,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from benchmarks import (
     attacks,
     augmented,
+    backtest,
     batch,
     certificates,
     coverage,
@@ -57,6 +58,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "scaling": scaling.table,
     "start": start.table,
     **drift.TABLES,
+    "backtest": backtest.table,
     "records": records.table,
     "rules": rules.table,
     "ways": ways.table,

@@ -31,6 +31,10 @@ def calibration(
     typer.echo(f"Without a next version: {found['pending']:,}. Not checked: {found['unchecked']:,}.")
     if found["left_out"]:
         typer.echo(f"Older answers that were not read: {found['left_out']:,}.")
+    if found["backtest"]:
+        print_table(_backtest(found["backtest"]))
+    elif found["backtest_detail"]:
+        typer.echo(f"No backtest: {found['backtest_detail']}")
     if (correction := found["correction"]) is None:
         typer.echo("Nothing is corrected.")
         return
@@ -47,4 +51,16 @@ def _table(found: dict[str, Any]) -> "Table":
             told = f"{one['told'][0]:.1f} to {one['told'][1]:.1f}"
             numbers = f"{one['mean_told']:.3f}", f"{one['kept']:.3f}", f"{low:.3f} to {high:.3f}"
             table.add_row(name, told, f"{one['promises']:,}", *numbers)
+    return table
+
+
+def _backtest(found: list[dict[str, Any]]) -> "Table":
+    table = new_table("asked", "under", "months later", "answers", "mean promised", "kept", "95 % interval")
+    for one in found:
+        low, high = one["interval"]
+        asked = "-" if one["asked"] is None else f"{one['asked']:g}"
+        table.add_row(
+            asked, one["under"] or "-", str(one["months"]), f"{one['promises']:,}", f"{one['promised']:.3f}",
+            f"{one['kept']:.3f}", f"{low:.3f} to {high:.3f}",
+        )  # fmt: skip
     return table

@@ -11,7 +11,7 @@ import numpy as np
 
 from app.calibration.file import write_calibration
 from app.errors import DeadlineExceeded, RecourseError
-from app.futures.store import load_futures
+from app.futures.store import load_futures, read_record
 from app.ledger.audits import fitting_row, opened_ledger
 from app.ledger.ledger import Ledger
 from app.models import tasks
@@ -19,6 +19,7 @@ from app.observability import log
 from app.questions.answers import Json, plain
 from app.recourse.answer_part import AnswerPart
 from app.recourse.models.calibration import Calibration, Retraining, calibrate, rank
+from app.recourse.models.committee import Backtest
 from app.recourse.models.meter import Meter
 from app.recourse.robustness.invalidation import clopper_pearson
 from app.registry.ref import ModelRef, Store
@@ -128,6 +129,11 @@ class CalibrationAnswer(Kept):
     """Older answers in the ledger that were not read."""
     correction: CalibrationCorrection | None
     """Of answers of the newest version that answers; null where nothing is corrected."""
+    backtest: tuple[Backtest, ...]
+    """What models of later dates kept of answers that the recipe's models of earlier dates gave, of the newest version
+    that answers; empty where its reference has no dates."""
+    backtest_detail: str | None
+    """Why there is no backtest, although the manifest names a column of dates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,6 +304,7 @@ def _answer(
     ]
     versions = tuple(_version(one) for one in checked)
     found = [(model.name, corrections[model.version]) for model in answering]
+    rehearsed = next((record for model in answering if (record := read_record(model.directory))), None)
     return CalibrationAnswer(
         model=model_id,
         **_kept([(told, kept) for _, told, kept in pairs]),
@@ -311,6 +318,8 @@ def _answer(
         unchecked=sum(one.unchecked for one in versions),
         left_out=left_out,
         correction=next((_described(name, one) for name, one in found if one is not None), None),
+        backtest=() if rehearsed is None else rehearsed.backtest,
+        backtest_detail=None if rehearsed is None else rehearsed.no_backtest,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
@@ -19,6 +20,7 @@ from jaxtyping import Bool, Float
 from pydantic import ValidationError
 
 from app.errors import ModelRefused, RecourseError, RehearsalFailed
+from app.futures.backtest import Backtester, Dates, dates_of
 from app.futures.recipe import Recipe
 from app.futures.records import Records, Sample, newer_records, reference_records, sample
 from app.futures.spec import Choices, Material, Spec, asked_for, read_spec, recipe_of, specified
@@ -28,9 +30,11 @@ from app.futures.stress import STRENGTHS, Stressed, stressed_records
 from app.futures.underway import alone, noted
 from app.observability import log
 from app.recourse.models.black_box import BlackBox
+from app.recourse.models.committee import Backtest
 from app.registry.files import digest, flush_directory, inside, write, write_atomic
 from app.registry.manifest import FUTURES, PARTIAL
 from app.registry.performance import auc, auc_deviation
+from app.registry.reference import read_dates
 from app.registry.version import LoadedModel, RegisteredModel, activate_successor
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -47,6 +51,8 @@ CONTRARY = 0.5
 
 EXAMINED = 20_000
 """Records on which a model is examined, at most."""
+
+NOT_TRAINED = "Models that are there already cannot be trained on the records before a date."
 
 ENOUGH = 10
 """Models of which more than half may not be dropped."""
@@ -101,6 +107,8 @@ class _Rehearsal:
     data_sha256: str | None
     stresses: list[Stressed]
     """Each is rehearsed in all strengths, in a search set and a held-back set."""
+    path: Path
+    """CSV that the records come from."""
 
     @property
     def registered(self) -> RegisteredModel:
@@ -139,7 +147,7 @@ class _Rehearsal:
         chosen = "none" if spec.source == "supplied" or not most else choices.stress
         return cls(
             loaded=loaded, choices=choices, records=records, recipe=recipe, spec=spec, data_sha256=data_sha256,
-            stresses=stressed_records(loaded, records, path, chosen, most),
+            stresses=stressed_records(loaded, records, path, chosen, most), path=path,
         )  # fmt: skip
 
     @property
@@ -172,7 +180,9 @@ class _Rehearsal:
 
     def run(self, progress: Progress) -> FuturesRecord:
         """Make what is missing, and install everything."""
-        total = sum(map(len, self.sets.values()))
+        dates, no_backtest = self._dates()
+        backtester = self._backtester()
+        total = sum(map(len, self.sets.values())) + (0 if dates is None else backtester.total)
         checks = {i: check for i in range(total) if (check := self._made(i)) is not None}
         progress(len(checks), total)
         for block in self._blocks():
@@ -180,7 +190,39 @@ class _Rehearsal:
                 checks.update(self._make(block))
                 self._refuse_chance(checks)
                 progress(len(checks), total)
-        return self._install(checks)
+        backtest: tuple[Backtest, ...] = ()
+        if dates is not None:
+            done = count(len(checks) + 1)
+            backtester.made = lambda: progress(next(done), total)
+            try:
+                backtest = backtester.run(dates)
+            except RecourseError as error:
+                # The future models themselves are there.
+                log.warning("backtest-failed", model=self.registered.name, detail=error.sentence)
+                no_backtest = error.sentence
+            progress(total, total)
+        return self._install(checks, backtest, no_backtest)
+
+    def _dates(self) -> tuple[Dates | None, str | None]:
+        """The dates of a backtest; None with the reason why there is none, where the manifest names a column."""
+        time = self.registered.manifest.time
+        if time is None:
+            return None, None
+        if self.spec.source == "supplied":
+            return None, NOT_TRAINED
+        days, faults = read_dates(self.path, time.column)
+        if faults:
+            return None, RecourseError("The dates of the records cannot be read.", faults=faults).sentence
+        try:
+            return dates_of(days, self.records.favourable), None
+        except RehearsalFailed as error:
+            return None, error.detail
+
+    def _backtester(self) -> Backtester:
+        return Backtester(
+            loaded=self.loaded, records=self.records, recipe=self.recipe, tuned=self.spec.tuned, kind=self.kind,
+            choices=self.choices, stresses=self.stresses, directory=self.partial / "backtest", made=lambda: None,
+        )  # fmt: skip
 
     def _blocks(self) -> Iterator[range]:
         """Models that are made together, always the same ones: their last bits may depend on each other."""
@@ -245,7 +287,9 @@ class _Rehearsal:
 
     # --- the end ---
 
-    def _install(self, checks: dict[int, Check]) -> FuturesRecord:
+    def _install(
+        self, checks: dict[int, Check], backtest: tuple[Backtest, ...], no_backtest: str | None
+    ) -> FuturesRecord:
         packed = self.partial / PACKED
         shutil.rmtree(packed, ignore_errors=True)
         sets = {name: self._pack(packed, name, indices, checks) for name, indices in self.sets.items()}
@@ -275,6 +319,8 @@ class _Rehearsal:
             strengths=STRENGTHS if self.stresses else (),
             stressed_search=sets.get("stressed_search"),
             stressed=sets.get("stressed"),
+            backtest=backtest,
+            no_backtest=no_backtest,
             agreement=round(agreement, 4),
             seconds=round(sum(check.seconds for check in checks.values()), 3),
         )

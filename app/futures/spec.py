@@ -94,6 +94,7 @@ def asked_for(loaded: LoadedModel, choices: Choices, material: Material, data_sh
         "held_back": choices.held_back,
         "stress": choices.stress if isinstance(choices.stress, str) else [asdict(one) for one in choices.stress],
         "seed": choices.seed,
+        "time": None if loaded.registered.manifest.time is None else loaded.registered.manifest.time.column,
         "command": material.command,
         "folder": None if material.folder is None else str(material.folder.resolve()),
         "data": data_sha256,

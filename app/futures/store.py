@@ -23,7 +23,7 @@ from app.futures.stacks import STACKS, Kind
 from app.kept import kept
 from app.observability import log
 from app.recourse.models.black_box import Input
-from app.recourse.models.committee import Drawn, FutureModels, Futures, Stress, StressedModels
+from app.recourse.models.committee import Backtest, Drawn, FutureModels, Futures, Stress, StressedModels
 from app.recourse.models.score import Output
 from app.registry.artifact import Artifact
 from app.registry.files import Stamp, digest, read_regular, stamp
@@ -112,6 +112,10 @@ class FuturesRecord(Part):
     """Models of the stresses for searches, stress by stress and strength by strength; None without any."""
     stressed: SetRecord | None = None
     """Those of them that are held back."""
+    backtest: tuple[Backtest, ...] = ()
+    """What models of later dates kept of answers of earlier ones; empty where there are no dates."""
+    no_backtest: str | None = None
+    """Why there is none, although the manifest names a column of dates."""
     agreement: FiniteFloat
     """Share of reference records that a future model has not seen and decides as today's does; mean over the models."""
     seconds: FiniteFloat
@@ -299,6 +303,7 @@ def _load(model: RegisteredModel) -> Futures | None:
         stressed=stressed.get("stressed"),
         source=record.source,
         records=None if record.source == "supplied" else record.records,
+        backtest=record.backtest,
     )
 
 

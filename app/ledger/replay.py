@@ -47,6 +47,7 @@ def replay(store: Store, record: Record, plan_s: float) -> list[str]:
             # The correction follows from what later versions keep, and changes with them.
             if future := part.get("validity", part).get("future"):
                 future.pop("measured", None)
+                future.pop("kept_before", None)  # earlier releases lack it
                 future.pop("promise", None)
                 future.pop("corrected", None)  # of earlier releases
         if answer["plan"]:

@@ -2,18 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
 from typing import Any
 
 from app.letters.language import Language
 from app.questions.answers import Frame, Json, Timestamp
 from app.recourse.actions.accepted_values import AcceptedValues
 from app.recourse.actions.sentences import change_text, months_text
+from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import Feature, RawValue
 from app.recourse.models.score import PointScale
 from app.recourse.promise import promise_text, ways_text
 from app.recourse.reasons import Departure, departure, is_unadvised, reason_text, usual_text, value_text
 from app.recourse.shares import digits_apart
+from app.store.timestamps import timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,7 @@ class NoticeWay(AnswerPart):
     time: str | None
     """How long it takes; null where the model says nothing of it."""
     late: bool
-    """Whether it takes longer than the answer is valid."""
+    """Whether it takes longer than the letter is valid."""
     probability: str | None
     """The model's probability of the favourable outcome then; null for a model without one, or with points, and where
     the applicant states a value that is not known yet."""
@@ -119,7 +122,7 @@ class Notice(AnswerPart):
     aged: bool
     """Whether time itself changes something in the application until a way ends that is not late."""
     valid_until: str
-    """Date until which the answer is intended to hold."""
+    """Date until which the answer is intended to hold; earlier than it expires where a backtest by date says so."""
 
 
 def _names(record: Any) -> set[str]:
@@ -157,7 +160,7 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
     """The letter's parts in a language."""
     answer, factual = facts.answer, facts.answer["factual"]
     features = {feature.name: _in(feature, language) for feature in facts.features}
-    valid_months = Frame.from_json(answer).valid_months
+    valid_months, valid_until = _validity(answer)
     digits = digits_apart(facts.threshold, _probabilities(answer))
     ways = tuple(_way(facts, one, features, language, valid_months, digits) for one in answer["counterfactuals"])
     reasons = facts.reasons or {"reasons": (), "against": None}
@@ -192,8 +195,20 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
         together=None if together is None else ways_text(together, len(ways), language.promise),
         in_time=not all(way.late for way in ways),
         aged=any(_ages(facts, one) for one, way in zip(answer["counterfactuals"], ways, strict=True) if not way.late),
-        valid_until=language.date_text(answer["expires_at"]),
+        valid_until=language.date_text(valid_until),
     )
+
+
+def _validity(answer: Json) -> tuple[float, Timestamp]:
+    """Months that a letter is valid, and until when: no longer than the backtest of each way holds what it promises."""
+    months, until = Frame.from_json(answer).valid_months, answer["expires_at"]
+    for one in answer["counterfactuals"]:
+        before = (one["validity"].get("future") or {}).get("kept_before")  # answers of earlier releases have none
+        if before and before["holds_months"] is not None and before["holds_months"] < months:
+            months = before["holds_months"]
+            created = datetime.fromisoformat(answer["created_at"])
+            until = timestamp(created + timedelta(days=months * DAYS_PER_MONTH))
+    return months, until
 
 
 def _in(feature: Feature, language: Language) -> Feature:

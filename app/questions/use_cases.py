@@ -26,8 +26,11 @@ from app.recourse.answer_part import AnswerPart
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox
+from app.recourse.models.committee import Futures
 from app.recourse.problem import RecourseProblem
+from app.recourse.solve import DEFAULT_METHOD, METHODS
 from app.registry.ref import ModelRef, Store
+from app.registry.version import RegisteredModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +89,21 @@ def problem(ref: ModelRef, question: Case, deadline_s: float) -> RecourseProblem
         action_set=actions_of(model.black_box.space, question, model.rules),
         siblings=tuple(sibling.by(deadline) for sibling in _siblings(ref, question.certificate)),
         others={name: tasks.load(_named(ref.store, name)).black_box for name in others},
-        futures=load_futures(model.registered),
+        futures=_futures(model.registered, question),
         future_validity=question.robustness.future_validity if isinstance(question, Question) else None,
         under=question.robustness.under if isinstance(question, Question) else None,
         count=question.count if isinstance(question, Question) else 1,
         seed=question.seed,
         deadline=deadline,
     )
+
+
+def _futures(model: RegisteredModel, question: Case) -> Futures | None:
+    """The future models of a version; their backtest only for a question that it has asked, but for the share."""
+    futures = load_futures(model)
+    if futures is None or (isinstance(question, Question) and question.params == METHODS[DEFAULT_METHOD].params()):
+        return futures
+    return replace(futures, backtest=())
 
 
 def actions_of(space: FeatureSpace, question: Case, rules: Sequence[Rule] = ()) -> ActionSet:

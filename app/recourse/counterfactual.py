@@ -96,6 +96,23 @@ class MeasuredFuture(AnswerPart):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptBefore(AnswerPart):
+    """What models trained later kept of answers like this one that could have been given at earlier dates."""
+
+    share: float
+    """Share kept, in [0, 1]."""
+    interval: tuple[float, float]
+    """95 % confidence interval of this share, as that of `calibration.backtest`."""
+    promises: int
+    """Answers that were given then."""
+    months: int
+    """How much later the models that were asked are trained; the longest time that was tried."""
+    holds_months: float | None = field(metadata=EXACT)
+    """Months after which the share kept falls below the lower end of this answer's own interval; the validity of a
+    letter ends then. Null where it does not within `months`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint(AnswerPart):
     """A point of the curve of strength."""
 
@@ -155,6 +172,9 @@ class FutureCertificate(AnswerPart):
     """What was asked for; null where nothing was, or no stress was rehearsed."""
     stressed: StressedFuture | None = None
     """Null where no stress was rehearsed."""
+    kept_before: KeptBefore | None = None
+    """Null where the reference has no dates, and for questions that its backtest did not ask: of another method, with
+    other parameters, or for a smaller share."""
 
     promise: str = ""
     """All of this in words, the number first that can be promised, with its condition (English)."""

@@ -1,7 +1,8 @@
 """The sentence of a promise: what future models say of a record, in words. No other file writes one.
 
 The number that is said first is one that can be promised: the lower end of the interval, with its condition in the same
-sentence. Where later versions kept fewer promises than were made, the share that they kept takes its place.
+sentence. Where later versions kept fewer promises than were made, the share that they kept takes its place; where
+models of later dates kept fewer of earlier answers, that share is said before it.
 """
 
 import math
@@ -34,9 +35,10 @@ class PromisePhrases(InputPart):
     )
     """What later versions kept."""
     kept_before: str = (
-        "Of {promises} earlier answers like this one, at least {n} in 100 still held {months} months later."
+        "Of {promises} answers like this one that could have been given earlier, {n} in 100 still held {months} months "
+        "later."
     )
-    """What models trained later kept of promises that could have been given then."""
+    """What models trained later kept of them."""
     ways: str = (
         "If applicants stay as they are, at least {n} in 100 {models} accept at least one of these {ways} ways, and at "
         "least {all} accept all of them."
@@ -103,8 +105,10 @@ def promise_text(
     if not future.get("measured") and _least(future["interval"]) > 0:
         said.append(_how_far(future.get("stressed"), phrases, labels or {}))
     if before := future.get("kept_before"):
-        numbers = {"promises": before["promises"], "n": _least(before["interval"]), "months": before["months"]}
-        said.append(_filled(phrases.kept_before, numbers))
+        numbers = {"promises": before["promises"], "n": _floor(before["share"]), "months": before["months"]}
+        # The smaller number is said first.
+        at = 0 if not future.get("measured") and before["share"] < future["interval"][0] else len(said)
+        said.insert(at, _filled(phrases.kept_before, numbers))
     return " ".join(filter(None, said))
 
 
@@ -126,7 +130,7 @@ def ways_text(future: Mapping[str, Any], ways: int, phrases: PromisePhrases = EN
 
 def _first(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
     if measured := future.get("measured"):
-        return _filled(phrases.measured, {"n": math.floor(100.0 * measured["share"] + ROUNDING)})
+        return _filled(phrases.measured, {"n": _floor(measured["share"])})
     least, most = _least(future["interval"]), math.ceil(100.0 * future["interval"][1] - ROUNDING)
     words = {"n": least, "models": _models(future, phrases)}
     if least > 0:
@@ -153,7 +157,11 @@ def _models(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
 
 def _least(interval: Sequence[float]) -> int:
     """The lower end as a number of 100, rounded down: what is said is never more than holds."""
-    return math.floor(100.0 * interval[0] + ROUNDING)
+    return _floor(interval[0])
+
+
+def _floor(share: float) -> int:
+    return math.floor(100.0 * share + ROUNDING)
 
 
 def _filled(phrase: str, words: Mapping[str, Any]) -> str:

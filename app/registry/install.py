@@ -32,7 +32,7 @@ from app.registry.parsed_manifest import ParsedManifest, read_manifest
 from app.registry.performance import performance
 from app.registry.profile import Outcomes, Profile, pack
 from app.registry.readable_faults import readable
-from app.registry.reference import read_reference, size_fault
+from app.registry.reference import read_dates, read_reference, size_fault
 from app.registry.safe_yaml import LARGEST as LARGEST_YAML
 from app.registry.trust import Trust
 from app.registry.version import Registration, noted_warnings
@@ -200,6 +200,8 @@ class _Examination:
             self.faults.extend(faults)
         if table is None:
             return None
+        if self.parsed.time is not None:
+            self.faults.extend(read_dates(path, self.parsed.time)[1])
         if label is None:
             return _Records(table, None, given)
         return _Records(np.ascontiguousarray(table[:, :-1]), table[:, -1] == 1.0, given)

@@ -76,6 +76,13 @@ class EncodingChoice(ManifestPart):
     the reference that is not led by a few very large values, or `encoding`, the scales that the model takes."""
 
 
+class TimeChoice(ManifestPart):
+    """When the reference records were made."""
+
+    column: Name
+    """Column of the reference records with a date such as 2026-03-31, of the application; never an input."""
+
+
 class Odds(ManifestPart):
     """What points say of the odds of the favourable class."""
 
@@ -139,9 +146,12 @@ class Manifest(ManifestPart):
     features: Annotated[tuple[Feature, ...], Field(min_length=1, max_length=5_000)]
     """The columns of the model, in its order."""
     reference: Name
-    """CSV of raw records with the features' names in its header; other columns except `label` are ignored."""
+    """CSV of raw records with the features' names in its header; other columns except `label` and that
+    of `time` are ignored."""
     label: Name | None = None
     """Column of the reference records with the true outcome, 1 if favourable, else 0."""
+    time: TimeChoice | None = None
+    """The dates of the reference records: a rehearsal then also looks at what earlier promises would have come to."""
     refits: Annotated[int, Field(ge=2, le=10_000)] = 1_000
     """Number of refits of a linear model with a label at registration, each on a random half of the records."""
     futures: FuturesChoice = FuturesChoice()

@@ -71,6 +71,7 @@ def semantic_faults(manifest: Manifest) -> list[Fault]:
         *_raw_faults(manifest),
         *_output_faults(manifest),
         *label_faults(manifest),
+        *time_faults(manifest),
         *_FORMAT_FAULTS[manifest.artifact.format](manifest),
         *([] if manifest.artifact.format in (Format.ONNX, Format.HTTP) else _only_onnx(manifest)),
         *_only_trees(manifest.artifact),
@@ -160,6 +161,17 @@ def label_faults(manifest: Manifest) -> list[Fault]:
         return [Fault("/refits", "belongs to the format linear")]
     if manifest.label in [feature.name for feature in manifest.features]:
         return [Fault("/label", "is the name of a feature; the true outcome is a column of its own")]
+    return []
+
+
+def time_faults(manifest: Manifest) -> list[Fault]:
+    """What is wrong with `time`."""
+    if manifest.time is None:
+        return []
+    if manifest.time.column in [feature.name for feature in manifest.features]:
+        return [Fault("/time/column", "is the name of a feature; a date is a column of its own, and never an input")]
+    if manifest.time.column == manifest.label:
+        return [Fault("/time/column", "is the column of the true outcome; a date is a column of its own")]
     return []
 
 

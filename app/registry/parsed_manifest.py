@@ -18,6 +18,7 @@ from app.registry.manifest_faults import (
     path_faults,
     rule_faults,
     semantic_faults,
+    time_faults,
 )
 from app.registry.printable import unprintable_faults
 from app.registry.safe_yaml import read_yaml
@@ -33,6 +34,8 @@ class ParsedManifest:
     features: tuple[Feature, ...] | None = None
     reference: str | None = None
     label: str | None = None
+    time: str | None = None
+    """Column of dates."""
     faults: tuple[Fault, ...] = ()
     names: Mapping[int, str] = field(default_factory=dict)
     """Names of the features by index, whether or not they are sound."""
@@ -53,6 +56,7 @@ class ParsedManifest:
             features=None if feature_faults(manifest.features) else manifest.features,
             reference=manifest.reference,
             label=None if label_faults(manifest) else manifest.label,
+            time=None if manifest.time is None or time_faults(manifest) else manifest.time.column,
             faults=faults,
             names=_names(data),
         )

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,29 @@ def read_reference(
     bad = sorted((cell for _, found in columns for cell in _folded(found)), key=lambda cell: cell[0])
     faults += [*(fault for _, fault in bad[:MAX_CELL_FAULTS]), *_count(bad)]
     return (None, faults) if faults else (np.column_stack([values for values, _ in columns]), [])
+
+
+def read_dates(path: Path, column: str) -> tuple[Float[np.ndarray, "n"], list[Fault]]:
+    """The dates of a column, as days from the year 1; NaN where a cell is none, with the faults of these.
+
+    Parameters
+    ----------
+    path : a CSV that `read_reference` reads without faults
+
+    Errors as `read_table`.
+    """
+    table = read_table(path)
+    if (count := table.header.count(column)) != 1:
+        how = f'has the column "{column}" {count} times' if count else f'has no column "{column}"'
+        return np.array([]), [Fault("/reference", f"{how}; its header has {', '.join(table.header)[:1_000]}")]
+    days, wrong = np.full(len(table.rows), np.nan), list[Cell]()
+    for i, text in enumerate(table.texts(column)):
+        try:
+            days[i] = date.fromisoformat(text.strip()[:10]).toordinal()
+        except ValueError:
+            wrong.append(Cell(i, column, table.lines[i], "must be a date such as 2026-03-31"))
+    faults = [fault for _, fault in _folded(wrong)]
+    return days, [*faults[:MAX_CELL_FAULTS], *_count(faults)]
 
 
 def size_fault(path: Path) -> Fault | None:

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from app.store.engine import open_engine
 from app.store.migrate import upgrade
 from tests.api.asking import CARRIED
 from tests.ledger.records import new_record
-from tests.registry.loan import make_linear
+from tests.registry.loan import loan_records, make_linear
 
 numbers = count()
 
@@ -107,6 +107,28 @@ def test_an_empty_ledger_has_no_bins(world: Ledgered) -> None:
     assert (found["model"], found["bins"], found["methods"], found["versions"]) == ("loan", [], [], [])
     assert (found["promises"], found["mean_told"], found["kept"], found["interval"]) == (0, None, None, None)
     assert (found["pending"], found["unchecked"], found["left_out"], found["correction"]) == (0, 0, 0, None)
+
+
+def test_the_backtest_of_the_version_that_answers_is_told(world: Ledgered) -> None:
+    directory = make_linear(world.folder / "dated").label()
+    directory.manifest.pop("refits")
+    for i, record in enumerate(directory.records):
+        record["day"] = (date(2025, 1, 1) + timedelta(days=i)).isoformat()
+    directory.columns.append("day")
+    model = world.registry.register(directory.write(version="1", time={"column": "day"}))
+    assert (world.calibration()["backtest"], world.calibration()["backtest_detail"]) == ([], None)
+    rehearse(model, Choices(stress="none", search=2, held_back=2))
+    assert world.calibration()["backtest_detail"] == "The records span 6.7 months; a backtest needs 8."
+    directory.records = loan_records(400)
+    directory.columns.remove("repaid")
+    directory.label()
+    for i, record in enumerate(directory.records):
+        record["day"] = (date(2025, 1, 1) + timedelta(days=i)).isoformat()
+    second = world.registry.register(directory.write(version="2", refits=None))
+    record = rehearse(second, Choices(stress="none", search=2, held_back=2))
+    found = world.calibration()["backtest"]
+    assert [(one["asked"], one["months"]) for one in found] == [(one.asked, one.months) for one in record.backtest]
+    assert found[0]["kept"] == pytest.approx(record.backtest[0].kept, rel=CARRIED)
 
 
 def test_each_bin_says_what_the_next_version_keeps(world: Ledgered) -> None:

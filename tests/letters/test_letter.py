@@ -95,6 +95,21 @@ def test_a_refusal_in_english() -> None:
         assert part in letter
 
 
+@pytest.mark.parametrize(("holds", "until"), [(None, "31 May 2026"), (9.0, "31 May 2026"), (1.5, "16 April 2026")])
+def test_a_letter_is_valid_until_the_backtest_falls_below_the_promise(holds: float | None, until: str) -> None:
+    before = {"share": 0.627, "interval": [0.4, 0.8], "promises": 90, "months": 12, "holds_months": holds}
+    aged, other = way(1, amount=15700, share=1.0), way(2, guarantor=True, share=1.0)
+    aged["validity"]["future"]["kept_before"] = before
+    letter = " ".join(written(counterfactuals=[aged, other]).split())
+    assert f"until {until}" in letter
+    assert (
+        "Of 90 ways like this one that we could have named earlier, 62 in 100 still held 12 months later. If" in letter
+    )
+    late = way(1, amount=15700, months=2.0, share=1.0)
+    late["validity"]["future"]["kept_before"] = before
+    assert ("takes longer" in " ".join(written(counterfactuals=[late]).split())) == (holds == 1.5)
+
+
 def test_a_refusal_in_german() -> None:
     letter = " ".join(written("de").replace("\u00a0", " ").split())
     for part in (

@@ -73,6 +73,16 @@ def test_what_later_versions_kept_takes_the_place_of_the_rehearsal() -> None:
     assert "weak" not in said
 
 
+def test_what_earlier_dates_kept_is_said_and_first_where_it_is_less() -> None:
+    before = {"share": 0.617, "interval": [0.4, 0.8], "promises": 120, "months": 12}
+    less = promise_text(future(kept_before=before))
+    assert less.startswith("Of 120 answers like this one that could have been given earlier, 61 in 100 still held 12")
+    assert "months later. If applicants stay as they are, at least 84 in 100" in less
+    more = promise_text(future(kept_before={**before, "share": 0.9}))
+    assert more.startswith("If applicants stay")
+    assert more.endswith("90 in 100 still held 12 months later.")
+
+
 def test_one_of_several_ways_comes_first() -> None:
     together = {"any_interval": [0.921, 1.0], "all_interval": [0.6, 0.8], "records": "fresh", "source": "retrained"}
     assert ways_text(together, 3) == (

@@ -6,12 +6,13 @@ search, so the share of it that accepts a record is an unbiased estimate, with a
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from app.recourse.answer_part import EXACT, AnswerPart
 from app.recourse.features import FeatureSpace, ModelColumns
 from app.recourse.input_part import InputPart
 from app.recourse.models.black_box import Input, input_of_points, input_of_rows
@@ -107,6 +108,27 @@ class StressedModels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Backtest(AnswerPart):
+    """What models trained later kept of promises that could have been given at several dates of the reference."""
+
+    asked: float | None = field(metadata=EXACT)
+    """The `future_validity` that was asked for; null where nothing was."""
+    under: Literal["stress", "same"] | None
+    """Whether it was asked for under stress; null where nothing was asked for, or no stress was rehearsed."""
+    months: int
+    """Months between the models that promised and the models that were asked then."""
+    promises: int
+    """Answers that were given to people refused at these dates."""
+    promised: float
+    """Mean share of the future models of that date that accept the answer, in [0, 1]."""
+    kept: float
+    """Share of the answers that the model trained so many months later accepts, in [0, 1]."""
+    interval: tuple[float, float]
+    """95 % confidence interval of `kept` among other people and models of these dates. All people of a date share its
+    models, and dates share records, so the answers count as far fewer than `promises` where models disagree."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Futures:
     """The future models of one registered model."""
 
@@ -124,3 +146,5 @@ class Futures:
     """Take part in searches for what withstands stress; None where no stress was rehearsed."""
     stressed: StressedModels | None = None
     """Of the same stresses; take part in no search, and in no share that is about the others."""
+    backtest: tuple[Backtest, ...] = ()
+    """Of questions like the one that is asked; empty where there was no backtest of such."""

@@ -19,6 +19,7 @@ from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.problem import RecourseProblem, Under
 from app.recourse.promise import ways_text
 from app.recourse.result import PlanFutureCertificate
+from app.recourse.robustness.kept_before import kept_before
 from app.recourse.robustness.share_interval import share_interval
 from app.recourse.robustness.validity import bounds_of
 
@@ -59,17 +60,21 @@ def _certificate(problem: RecourseProblem, count: int, under_stress: StressedFut
     assert problem.futures is not None
     futures, asked = problem.futures, problem.future_validity
     models = futures.held_back.count
-    under: Under = "stress" if problem.under_stress else "same"
+    under: Under | None = None
+    if asked is not None and under_stress is not None:
+        under = "stress" if problem.under_stress else "same"
+    interval = _interval(futures, count)
     return FutureCertificate(
         probability=count / models,
-        interval=_interval(futures, count),
+        interval=interval,
         models=models,
         source=futures.source,
         records=futures.records,
         asked=asked,
-        under=None if asked is None or under_stress is None else under,
+        under=under,
         measured=_measured(futures, count / models),
         stressed=under_stress,
+        kept_before=kept_before(futures.backtest, asked, under, count / models, interval[0]),
     )
 
 

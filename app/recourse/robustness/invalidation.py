@@ -262,7 +262,7 @@ def invalidation_rate(
     return refused / samples, np.array([clopper_pearson(int(k), samples) for k in refused]).reshape(-1, 2)
 
 
-def clopper_pearson(hits: int, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def clopper_pearson(hits: float, trials: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Interval that contains the true rate with at least this confidence, for every rate."""
     tail = (1.0 - confidence) / 2.0
     low = 0.0 if hits == 0 else float(betaincinv(hits, trials - hits + 1, tail))

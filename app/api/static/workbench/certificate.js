@@ -84,14 +84,18 @@ const agreeing = ({ source }, agreement) =>
     : "";
 
 /** @param {FutureCertificate} future @param {number | null} agreement */
-export const futureEntry = (future, agreement) =>
-  entry(
+export function futureEntry(future, agreement) {
+  const { measured, kept_before: before, interval } = future;
+  const promised = measured?.share ?? interval[0];
+  const less = before && before.share < promised ? before : null;
+  return entry(
     "If the lender trains its model again",
-    future.measured?.share ?? future.interval[0],
+    less?.share ?? promised,
     future.promise,
     agreeing(future, agreement),
-    { interval: future.measured ? undefined : future.interval, asked: future.asked },
+    { interval: less?.interval ?? (measured ? undefined : interval), asked: future.asked },
   );
+}
 
 /** @param {any} gelbrich @param {string} estimate */
 const shiftEntry = ({ lower, radius, moments }, estimate) =>

@@ -78,6 +78,8 @@ export interface FutureCertificate {
   /** Where earlier versions kept fewer promises than their answers said. */
   promise: string;
   measured?: { share: number; promises: number; retrainings: number } | null;
+  /** What models trained later kept of answers like this one at earlier dates. */
+  kept_before?: { share: number; interval: [number, number]; promises: number; months: number } | null;
   /** How far applicants may change, over all stresses. */
   stressed?: Stressed | null;
 }

@@ -1,0 +1,298 @@
+"""A backtest by date: what later models kept of answers that could have been given earlier.
+
+Five dates divide the reference: its end, and three, six, nine and twelve months before it; a shorter reference has
+shorter steps, of whole months. At each date the recipe trains, on the records of a window that ends there, the model of
+that date and future models of it, as a rehearsal does today. The first four models answer people whom they refuse, and
+the models of all later dates are asked about these answers. All windows have the same length, so a model differs from
+an earlier one by what has happened since, not by how much it knows.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from app.errors import RehearsalFailed
+from app.futures.recipe import Recipe, Tuned
+from app.futures.records import LEAST, MOST_DRAWN, Records, Sample, samples
+from app.futures.spec import Choices
+from app.futures.stacks import Kind, pack
+from app.futures.store import open_set
+from app.futures.stress import STRENGTHS, Stressed
+from app.recourse.actions.action_set import action_set
+from app.recourse.actions.timing import DAYS_PER_MONTH
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.committee import Backtest, FutureModels, Futures, StressedModels
+from app.recourse.problem import RecourseProblem, Reference, Under
+from app.recourse.robustness.kept_before import clustered_interval
+from app.recourse.solve import DEFAULT_METHOD, METHODS, solve
+from app.registry.files import write_atomic
+from app.registry.version import LoadedModel
+
+STEPS = 4
+"""Dates before the end of the records."""
+STEP_MONTHS = 3
+"""Months between two dates, at most."""
+TOLERANCE_MONTHS = 0.5
+"""By which the records of whole years may be shorter, as months have 30 days."""
+
+PEOPLE = 30
+"""People who are answered at each date, at most; drawn among those refused since the date before."""
+LEAST_PEOPLE = 10
+"""Answers to a question without which nothing is reported of it."""
+
+ASKED = (None, 0.8, 0.9)
+"""Shares of future models that are asked for."""
+
+MOST_MODELS = 40
+"""Future models of a date in each set."""
+
+FIRST = 2_000_000
+"""Index of the first sample; no other model of a rehearsal has it."""
+
+Given: TypeAlias = tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "n"]]
+"""Raw rows of answers, and the shares that they were promised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dates:
+    """The records before each date."""
+
+    step: int
+    """Months between two dates."""
+    length: float
+    """Of a window, in steps."""
+    windows: tuple[Int[np.ndarray, "n"], ...]
+    """Records that models of each date are trained on, oldest date first."""
+    applying: tuple[Int[np.ndarray, "n"], ...]
+    """Those of them since the date before."""
+
+
+def dates_of(days: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> Dates:
+    """The windows of records with such dates.
+
+    Raises
+    ------
+    RehearsalFailed : the records span too few months, or a window has too few of either label
+    """
+    end, months = days.max() + 1.0, (days.max() + 1.0 - days.min()) / DAYS_PER_MONTH
+    step = min(STEP_MONTHS, int((months + TOLERANCE_MONTHS) / (2 * STEPS)))
+    if step == 0:
+        raise RehearsalFailed(f"The records span {months:.1f} months; a backtest needs {2 * STEPS}.")
+    since = DAYS_PER_MONTH * step
+    ends = [end - since * k for k in range(STEPS, -1, -1)]
+    length = ends[0] - days.min()
+    windows = tuple(np.flatnonzero((days >= at - length) & (days < at)) for at in ends)
+    fewest = min(int(min(favourable[w].sum(), (~favourable[w]).sum())) for w in windows)
+    if fewest < LEAST:
+        raise RehearsalFailed(
+            f"A backtest needs {LEAST} records of each outcome in {length / DAYS_PER_MONTH:.1f} months; there are "
+            f"{fewest} in some of them."
+        )
+    return Dates(
+        step=step, length=length / since, windows=windows,
+        applying=tuple(w[days[w] >= at - since] for w, at in zip(windows, ends, strict=True)),
+    )  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class Backtester:
+    """Trains the models of all dates, and asks them."""
+
+    loaded: LoadedModel
+    records: Records
+    recipe: Recipe
+    tuned: Tuned
+    kind: Kind
+    choices: Choices
+    stresses: Sequence[Stressed]
+    directory: Path
+    """Where models are kept until the end, for a later process to go on with."""
+    made: Callable[[], None]
+    """Called after each block of models."""
+    _indices: dict[str, int] = field(default_factory=dict)
+
+    def run(self, dates: Dates) -> tuple[Backtest, ...]:
+        """What was kept, by what was asked for and the months until later models were asked.
+
+        Raises
+        ------
+        RehearsalFailed, ModelRefused, ModelUnusable : the recipe fails on the records of a date
+        SolverFailed, ModelOutputInvalid : as `solve`
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        models = [self._model(at, window) for at, window in enumerate(dates.windows)]
+        held_back = [self._set(at, "held-back", window) for at, window in enumerate(dates.windows)]
+        given = [self._answers(at, dates, models[at], held_back[at]) for at in range(STEPS)]
+        found = (
+            self._kept(asked, steps, dates, [one[asked] for one in given[: STEPS + 1 - steps]], models, held_back)
+            for asked in ASKED for steps in range(1, STEPS + 1)
+        )  # fmt: skip
+        return tuple(one for one in found if one is not None)
+
+    # --- one date ---
+
+    def _answers(self, at: int, dates: Dates, model: BlackBox, held_back: FutureModels) -> dict[float | None, Given]:
+        """Answers of a date to people whom its model refuses, by the share that was asked for."""
+        window, space = dates.windows[at], self.loaded.registered.space
+        rows_raw = self.records.rows_raw[window]
+        reference = Reference(
+            space=space, rows_raw=rows_raw, scores=model.score_raw(rows_raw),
+            largest_distance=self.loaded.reference.largest_distance,
+        )  # fmt: skip
+        futures = Futures(
+            search=self._set(at, "search", window), held_back=held_back, source="retrained",
+            records=self.choices.records, stressed_search=self._stressed(at, window),
+        )  # fmt: skip
+        applying_raw = self.records.rows_raw[dates.applying[at]]
+        refused_raw = applying_raw[model.score_raw(applying_raw) < 0.0]
+        rng = np.random.default_rng([self.choices.seed, FIRST, at])
+        people_raw = refused_raw[rng.permutation(len(refused_raw))[:PEOPLE]]
+        method = METHODS[DEFAULT_METHOD]
+        found: dict[float | None, Given] = {}
+        for asked in ASKED:
+            rows, promised = [], []
+            for row_raw in people_raw:
+                problem = RecourseProblem(
+                    black_box=model, reference=reference, futures=futures, future_validity=asked,
+                    action_set=action_set(space, row_raw, rules=self.loaded.rules),
+                )  # fmt: skip
+                for one in solve(problem, method, method.params()).counterfactuals[:1]:
+                    assert one.future is not None
+                    rows.append(one.row_raw)
+                    promised.append(one.future.probability)
+            found[asked] = np.array(rows).reshape(-1, space.p), np.array(promised)
+        return found
+
+    def _kept(
+        self,
+        asked: float | None,
+        steps: int,
+        dates: Dates,
+        given: Sequence[Given],
+        models: Sequence[BlackBox],
+        held_back: Sequence[FutureModels],
+    ) -> Backtest | None:
+        """What the models so many steps later say of answers, date by date; None where there are too few answers."""
+        # Of the records behind two models this part differs, or all of them.
+        differing = min(1.0, steps / dates.length)
+        # Bootstraps of half the records vary as much as models of other records differ, those of all half as much.
+        scale = math.sqrt(differing * (1.0 if self.choices.records == "fresh" else 2.0))
+        kept, shares = [], []
+        for at, (rows_raw, _) in enumerate(given):
+            if len(rows_raw):
+                scores = models[at + steps].score_raw(rows_raw)
+                others = held_back[at + steps].scores_raw(rows_raw)
+                moved = scores[:, None] + scale * (others - others.mean(axis=1, keepdims=True))
+                kept.append(scores >= 0.0)
+                shares.append((moved >= 0.0).mean(axis=0))
+        if sum(map(len, kept)) < LEAST_PEOPLE:
+            return None
+        under: Under | None = "stress" if asked is not None and self.stresses else None
+        return Backtest(
+            asked=asked, under=under, months=steps * dates.step, promises=sum(map(len, kept)),
+            promised=float(np.concatenate([promised for _, promised in given]).mean()),
+            kept=float(np.concatenate(kept).mean()),
+            interval=clustered_interval(kept, shares, _remaining(len(kept), min(steps, dates.length))),
+        )  # fmt: skip
+
+    # --- models ---
+
+    def _model(self, at: int, window: Int[np.ndarray, "n"]) -> BlackBox:
+        """The model of a date: trained on all records of its window."""
+        rng = np.random.default_rng([self.choices.seed, FIRST, STEPS + 1 + at])
+        chosen = window if len(window) <= MOST_DRAWN else np.sort(rng.choice(window, MOST_DRAWN, replace=False))
+        (content,) = self._files(
+            f"{at}-model", [Sample(index=FIRST + at, chosen=chosen, seed=int(rng.integers(2**31)))]
+        )
+        path = self.directory / f"{at}-model{Path(self.kind.manifest.file.path).suffix}"
+        write_atomic(path, content)
+        return self.kind.member(self.directory, path.name, content).of_columns(self.loaded.registered.columns)
+
+    @property
+    def each(self) -> int:
+        """Stressed models of one date in one strength, as many as take part in today's searches."""
+        return max(1, self.choices.search // max(2, len(self.stresses)) // len(STRENGTHS))
+
+    def _count(self, name: str) -> int:
+        asked = self.choices.search if name == "search" else self.choices.held_back
+        return min(MOST_MODELS, asked)
+
+    @property
+    def total(self) -> int:
+        """Models that are trained in all."""
+        stressed = len(self.stresses) * len(STRENGTHS) * self.each
+        return STEPS * (self._count("search") + stressed) + (STEPS + 1) * (1 + self._count("held-back"))
+
+    def _set(self, at: int, name: str, window: Int[np.ndarray, "n"]) -> FutureModels:
+        return self._opened(f"{at}-{name}", self._drawn(at, name, window, self._count(name), None))
+
+    def _stressed(self, at: int, window: Int[np.ndarray, "n"]) -> StressedModels | None:
+        """Stressed models of a date, of today's stresses that leave enough records of each label in its window."""
+        favourable = self.records.favourable[window]
+        possible = []
+        for stressed in self.stresses:
+            weights = stressed.weights[:, window]
+            weights = weights / weights.sum(axis=1, keepdims=True)
+            rates = weights @ favourable
+            if len(window) / 2.0 * min(rates.min(), 1.0 - rates.max()) >= LEAST / 2.0:
+                possible.append((stressed.stress, weights))
+        if not possible:
+            return None
+        drawn = [
+            one
+            for i, (_, weights) in enumerate(possible)
+            for j, weight in enumerate(weights)
+            for one in self._drawn(at, f"stressed-{i}-{j}", window, self.each, weight)
+        ]
+        return StressedModels(
+            stresses=tuple(stress for stress, _ in possible), strengths=STRENGTHS,
+            models=self._opened(f"{at}-stressed", drawn),
+        )  # fmt: skip
+
+    def _drawn(
+        self, at: int, name: str, window: Int[np.ndarray, "n"], count: int, weights: Float[np.ndarray, "n"] | None
+    ) -> list[Sample]:
+        """Bootstraps of the records of a window; those of another name have other seeds."""
+        first = self._indices.setdefault(f"{at}-{name}", FIRST + 1_000 * (1 + len(self._indices)))
+        own = Records(
+            rows_raw=self.records.rows_raw[window], favourable=self.records.favourable[window],
+            labels=self.records.labels, of_reference=False,
+        )  # fmt: skip
+        found = samples(own, self.choices.records, self.choices.seed, range(first, first + count), weights)
+        return [Sample(index=one.index, chosen=window[one.chosen], seed=one.seed) for one in found]
+
+    def _opened(self, name: str, drawn: Sequence[Sample]) -> FutureModels:
+        stack, files = pack(self.kind, self._files(name, drawn))
+        directory = self.directory / f"{name}.set"
+        directory.mkdir(exist_ok=True)
+        for file, content in files.items():
+            write_atomic(directory / file, content)
+        return open_set(self.loaded.registered, self.kind, stack, len(drawn), directory, files)
+
+    def _files(self, name: str, drawn: Sequence[Sample]) -> list[bytes]:
+        """The files of models; those that an interrupted rehearsal has made are read."""
+        found: list[bytes] = []
+        for first in range(0, len(drawn), self.recipe.block):
+            block = drawn[first : first + self.recipe.block]
+            paths = [self.directory / f"{name}-{i:04d}" for i in range(first, first + len(block))]
+            if not all(path.exists() for path in paths):
+                for path, content in zip(paths, self.recipe.make(self.records, block, self.tuned), strict=True):
+                    write_atomic(path, content)
+            found += [path.read_bytes() for path in paths]
+            for _ in block:
+                self.made()
+        return found
+
+
+def _remaining(dates: int, steps: float) -> float:
+    """Part of the variance of one date that remains in a mean over dates, one step apart.
+
+    What has come and gone between a model and the one so many steps later is in part the same at dates that are nearer.
+    """
+    apart = np.abs(np.subtract.outer(np.arange(dates), np.arange(dates)))
+    return float(np.maximum(0.0, 1.0 - apart / steps).mean())
