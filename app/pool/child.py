@@ -163,7 +163,7 @@ class Child:
         """Reason for each model that it could not load, by name."""
         self.loading: str | None = None
         """Name of what it is loading, or was when it was lost."""
-        self._met: set[Need] = set()
+        self._met: list[Need] = []  # its arguments need no hash
 
     async def start(self, on_end: Callable[["Child"], None]) -> None:
         """Return when it is ready for calls; `on_end` is called when it has ended, busy or not.
@@ -239,7 +239,7 @@ class Child:
             raise
         self.problems.pop(need.name, None)
         self.loading = None
-        self._met = {one for one in self._met if one.name not in dropped} | {need}
+        self._met = [*(one for one in self._met if one.name not in dropped), need]
 
     async def _was_stopped(self) -> bool:
         """Whether the kernel has ended it at a time limit."""
