@@ -60,7 +60,7 @@ def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
             lines[i] = batch_lines.refused(payload["rows"][i], outcome)
             continue
         asked = replace(problem, deadline=time.monotonic() + deadline_s / len(payload["rows"]))
-        found, precluded = recourse.with_proof(asked, outcome, common, payload["plan_s"])
+        found, precluded = recourse.completed(asked, outcome, common, payload["plan_s"])
         answer = recourse.recourse_answer(batch_lines.frame(payload, i), problem.action_set, found, precluded=precluded)
         lines[i] = batch_lines.answered(answer, scores=payload["frame"].get("scores", True))
     return [lines[i] for i in range(len(lines))]

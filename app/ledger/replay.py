@@ -43,6 +43,7 @@ def replay(store: Store, record: Record, plan_s: float) -> list[str]:
     after = use_cases.answer(ref, use_cases.RECOURSE, question, frame, plan_s, deadline_s=REPLAY_S)
     for answer in (before, after):
         answer["diagnostics"].pop("elapsed_ms")
+        (answer["factual"] or {}).pop("future", None)  # earlier releases lack it
         for part in (*answer["counterfactuals"], *filter(None, [answer["nearest"]])):
             # The correction follows from what later versions keep, and changes with them.
             if future := part.get("validity", part).get("future"):

@@ -132,6 +132,26 @@ class Decision(AnswerPart):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecondLook(AnswerPart):
+    """What models of other trainings decide about the refused record as it is; for the lender, not the applicant."""
+
+    accepted: float
+    """Share of the held-back future models that accept it."""
+    models: int
+    """Held-back future models."""
+    look_again: bool
+    """At least half accept it: the refusal depends on the training, and a person should look at the case again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactualDecision(Decision):
+    """The model's decision about the applicant's record."""
+
+    future: SecondLook | None
+    """Null where the model accepts it or has no future models, and for a caller who may not read scores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeCost(AnswerPart):
     """Cost of the changes."""
 
@@ -323,6 +343,8 @@ def without_scores(answer: Json, *, brought: bool) -> Json:
         decisions += [one["validity"]["current"] for one in answer["counterfactuals"]]
     for found in filter(None, decisions):
         found |= UNREAD
+        if "future" in found:
+            found["future"] = None
     reasons = answer if "against" in answer else answer.get("reasons")
     if reasons is not None and reasons["against"] is not None:
         # Contributions add up to the score.

@@ -1,17 +1,18 @@
 """Recourse: what a child computes, and the answer."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from app.portfolio.preclusion import Preclusion, preclusion
 from app.questions.answers import (
     CounterfactualAnswer,
-    Decision,
+    FactualDecision,
     Frame,
     Json,
     ModelVersion,
     Nearest,
     Plan,
+    SecondLook,
     Timestamp,
     counterfactual_answers,
     decision,
@@ -36,6 +37,9 @@ EXPIRES_WARNING = (
     "use."
 )
 
+
+LOOK_AGAIN = 0.5
+"""Share of the held-back models, from which on a refusal is a coin flip of training."""
 
 UNKNOWN = frozenset((Reason.DEADLINE, Reason.MODEL_OUTPUT_INVALID, Reason.BUDGET))
 """Reasons after which nothing is known about other records."""
@@ -68,7 +72,7 @@ class RecourseAnswer(AnswerPart):
     """The version that was asked."""
     threshold: float | None = field(metadata=EXACT)
     """Smallest favourable probability; null for a model whose output states none."""
-    factual: Decision | None
+    factual: FactualDecision | None
     """The model's decision on the applicant's record; null where the time ran out before the model was asked."""
     counterfactuals: tuple[CounterfactualAnswer, ...]
     """Ranked; empty unless `status` is `found`."""
@@ -106,8 +110,19 @@ def compute(asked: RecourseProblem, question: Question, plan_s: float) -> Explai
     """Recourse, the reasons that were asked for, and where nothing was found a proof if there is one."""
     asked, reasons = reasons_first(asked, question.reasons)
     found = solve(asked, METHODS[question.method], question.params, question.certificate, plan_s=plan_s)
-    found, precluded = with_proof(asked, found, question, plan_s)
+    found, precluded = completed(asked, found, question, plan_s)
     return replace(together(found, reasons), precluded=precluded)
+
+
+def completed(
+    asked: RecourseProblem, found: RecourseResult, question: Question, plan_s: float
+) -> tuple[RecourseResult, Preclusion | None]:
+    """A result with what it needs to be an answer: a proof where nothing was found, and a second look at a refusal."""
+    found, precluded = with_proof(asked, found, question, plan_s)
+    if asked.futures is not None and found.factual_score is not None and found.factual_score < 0.0:
+        accepted = float(asked.held_back.accept(asked.factual_raw[None]).mean())
+        found = replace(found, second_look=(accepted, asked.futures.held_back.count))
+    return found, precluded
 
 
 def with_proof(
@@ -152,7 +167,7 @@ def recourse_answer(
     return RecourseAnswer(
         **frame.known(),
         status=found.status,
-        factual=decision(found.factual_score, found.factual_probability, frame.points),
+        factual=_factual(frame, found),
         counterfactuals=counterfactual_answers(action_set, found.counterfactuals, frame.points),
         reason=verdict.reason if verdict else None,
         detail=verdict.sentence if verdict else None,
@@ -165,6 +180,14 @@ def recourse_answer(
         precluded=_precluded(precluded),
         warnings=(*found.warnings, *_expires_before(frame, found)),
     )
+
+
+def _factual(frame: Frame, found: RecourseResult) -> FactualDecision:
+    now, again = decision(found.factual_score, found.factual_probability, frame.points), None
+    if found.second_look is not None:
+        accepted, models = found.second_look
+        again = SecondLook(accepted=accepted, models=models, look_again=accepted >= LOOK_AGAIN)
+    return FactualDecision(**{f.name: getattr(now, f.name) for f in fields(now)}, future=again)
 
 
 def _precluded(known: Preclusion | None) -> Precluded | None:

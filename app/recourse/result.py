@@ -109,6 +109,8 @@ class RecourseResult:
     enough: tuple[tuple[int, ...], ...] = ()
     """Features of smaller parts of its changes that the model accepts by themselves and that bring most of the rise of
     its score, where only an estimate of the model asks for the rest; empty of plans."""
+    second_look: tuple[float, int] | None = None
+    """Share of the held-back future models that accept the refused record as it is, and how many they are."""
     surrogate: SurrogateReport | None = None
     diagnostics: Diagnostics
     warnings: tuple[str, ...] = ()

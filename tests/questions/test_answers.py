@@ -68,7 +68,8 @@ def test_of_several_ways_those_that_take_too_long_are_named(actions: ActionSet) 
 def test_what_was_found_is_told_in_the_model_s_own_terms(actions: ActionSet) -> None:
     told = plain(recourse_answer(FRAME, actions, FOUND))
     assert told["status"] == "found"
-    assert told["factual"] == {"probability": 0.31, "score": -0.8, "points": None, "favourable": False}
+    refused = {"probability": 0.31, "score": -0.8, "points": None, "favourable": False, "future": None}
+    assert told["factual"] == refused
     assert told["counterfactuals"] == [
         {
             "rank": 1,

@@ -28,6 +28,7 @@ export function showAnswer(answer, asked, actions) {
   fill(
     "answer-body",
     ...answerParts(answer, actions),
+    secondLook(answer.factual?.future),
     warningNote(answer.warnings),
     answer.status !== "already_favourable" && storeForm(answer, asked),
     provenance(answer),
@@ -36,6 +37,17 @@ export function showAnswer(answer, asked, actions) {
   const bounds = answer.plan?.validity;
   if (bounds?.status === "pending") followBounds(bounds.job);
 }
+
+/** For a reviewer: a refusal that other trainings of the model would not give. @param {any} future */
+const secondLook = (future) =>
+  future?.look_again &&
+  h(
+    "div.note",
+    { id: "second-look" },
+    h("b", {}, "Look at this case again: "),
+    `${Math.round(future.accepted * future.models)} of ${future.models} models of other trainings accept this ` +
+      "applicant as they are. The letter does not say so.",
+  );
 
 /** @param {any} answer @param {Actions} actions @returns {any[]} */
 function answerParts(answer, actions) {
@@ -50,9 +62,11 @@ function answerParts(answer, actions) {
 }
 
 /** @param {any} answer @param {Actions} actions */
-const notFoundParts = ({ detail, reason, relax, nearest }, actions) => [
+const notFoundParts = ({ detail, reason, relax, nearest, precluded }, actions) => [
   h("h3", {}, "No way to a yes was found"),
   h("p", {}, detail),
+  precluded?.status === "proven" &&
+    h("p", {}, "It is proven that none exists: the model refuses every record within these limits."),
   relax && obstacleNote(relax, () => actions.removeLimit(relax)),
   reason === "deadline" &&
     h("button", { type: "button", onclick: actions.takeLonger }, "Search for up to a minute in the background"),
