@@ -19,6 +19,13 @@ request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 traceparent: ContextVar[str | None] = ContextVar("traceparent", default=None)
 """W3C trace context of the request, passed on to servers of remote models."""
 
+
+def origin_headers() -> list[tuple[str, str]]:
+    """Headers that say to another server for which request it is asked."""
+    found = {"X-Request-ID": request_id.get(), "traceparent": traceparent.get()}
+    return [(name, value) for name, value in found.items() if value is not None]
+
+
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 INDISCREET = ("dbos", "sqlalchemy", "psycopg", "httpx", "httpcore")

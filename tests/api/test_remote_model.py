@@ -136,3 +136,15 @@ def test_an_applicant_without_a_score_is_a_verdict(client: httpx.Client, server:
     server.behave("nan", all=True)
     answer = ask(client, model="tensors")
     assert (answer["status"], answer["reason"]) == ("not_found", "model_output_invalid")
+
+
+def test_the_server_of_a_model_hears_for_which_request_it_is_asked(client: httpx.Client, server: ModelServer) -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    headers = {"X-Request-ID": "case-7", "traceparent": parent}
+    for given, heard in [(headers, ["case-7", parent]), ({"X-Request-ID": "case-8"}, ["case-8", None])]:
+        server.behave()
+        response = client.post("/recourse", json=question(model="tensors"), headers=given)
+        assert response.status_code == 200, response.text
+        origins = [one["origin"] for one in server.asked()]
+        assert origins
+        assert all(origin == heard for origin in origins)

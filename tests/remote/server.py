@@ -64,6 +64,7 @@ class Handler(BaseHTTPRequestHandler):
         State.asked.append({
             "rows": len(probabilities), "host": host, "secret": secret, "from": self.client_address[1],
             "path": self.path, "body": body,
+            "origin": [self.headers["X-Request-ID"], self.headers["traceparent"]],
         })  # fmt: skip
         mode = State.mode if len(State.asked) > State.mode.get("after", 0) else {}
         return self._misbehave(mode.get("is", "well"), mode, body, probabilities)

@@ -22,6 +22,7 @@ from typing import Any
 import httpcore
 
 from app.errors import ModelUnavailable
+from app.observability import origin_headers
 from app.remote_hosts import RemoteHost
 
 RETRIES = 2
@@ -103,7 +104,7 @@ class Wire:
         with self._turn:
             self._backend.until = until
             try:
-                return self._send(verb, url, [*self._headers, *headers], content, limit)
+                return self._send(verb, url, [*self._headers, *origin_headers(), *headers], content, limit)
             except _FAILURES as error:
                 if time.monotonic() >= until:
                     raise OutOfTime from error
