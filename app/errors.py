@@ -279,6 +279,12 @@ class TemplateFaulty(RecourseError):
     code = "template-faulty"
 
 
+class NoticeIncomplete(RecourseError):
+    """The letter has to state what the lender's settings do not say."""
+
+    code = "notice-incomplete"
+
+
 class RehearsalFailed(RecourseError):
     """The future models of this model could not be made."""
 

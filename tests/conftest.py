@@ -146,6 +146,10 @@ def run(settings: Settings) -> Iterator[Running]:
     patience = {"default_deadline_ms": 25_000, "plan_budget_ms": 20_000}
     with tempfile.TemporaryDirectory() as state:
         own = {name: value for name, value in patience.items() if name not in settings.model_fields_set}
+        sender = {"name": "Test Bank", "address": ("1 Street",), "contact": "credit@bank.example"}
+        own |= {
+            f"lender_{name}": said for name, said in sender.items() if f"lender_{name}" not in settings.model_fields_set
+        }
         own |= {"run_jobs": False, "port": 0}
         if "state_dir" not in settings.model_fields_set:
             own["state_dir"] = Path(state)

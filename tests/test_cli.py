@@ -317,11 +317,14 @@ def test_a_letter_is_written_from_the_ledger(
     run("db", "upgrade")
     (promised,) = promise(environment, source, range(1, 2))
     lender = {"RECOURSE_LENDER_NAME": "Northbank", "RECOURSE_LENDER_ADDRESS": "1 High Street; London"}
+    assert "RECOURSE_LENDER_CONTACT" in refused(run("notice", promised, **lender))
+    assert "DRAFT, NOT TO BE SENT" in run("notice", promised, "--draft", **lender).stdout
+    lender["RECOURSE_LENDER_CONTACT"] = "credit@northbank.example"
     letter = run("notice", promised, **lender).stdout
-    assert letter.startswith("Northbank\n1 High Street\nLondon\n\n1 January 2026\nYour reference: case 1\n")
+    assert letter.startswith("Northbank\n1 High Street\nLondon\n\n1 January 2026\nReference: case 1\n")
     assert "too high" in letter  # a reason that the answer does not state
     assert run("notice", promised, **lender).stdout == letter
-    assert run("notice", promised, "--lang", "de", "--format", "html").stdout.startswith(
+    assert run("notice", promised, "--lang", "de", "--format", "html", **lender).stdout.startswith(
         '<!doctype html>\n<html lang="de"'
     )
     assert refused(run("notice", promised, "--lang", "xx")) == "--lang must be one of de, en\n"

@@ -85,6 +85,11 @@ MEANINGS: dict[type[RecourseError], Meaning] = {
     errors.TemplateFaulty: Meaning(
         503, "Faulty template", "The operator has to correct the file in RECOURSE_NOTICE_DIR that the detail names."
     ),
+    errors.NoticeIncomplete: Meaning(
+        409,
+        "Letter incomplete",
+        "The operator has to set what the detail names; `draft=true` shows the letter until then.",
+    ),
     errors.RehearsalFailed: Meaning(
         409, "Future models could not be made", "The detail says why; correct the model's directory or the request."
     ),

@@ -14,6 +14,9 @@ from app.cli.database import open_ledger
 def notice(
     recourse_id: RecourseArgument,
     lang: Annotated[str | None, typer.Option("--lang", help="Language; default: RECOURSE_NOTICE_LANGUAGE.")] = None,
+    draft: Annotated[
+        bool, typer.Option("--draft", help="Write it also where settings are missing, as a draft.")
+    ] = False,
     form: Annotated[Literal["text", "html"], typer.Option("--format", help="Form of the letter.")] = "text",
 ) -> None:
     """Write the letter about a recourse in the ledger to standard output."""
@@ -41,6 +44,13 @@ def notice(
     if asked := missing_reasons(answer, request, model):
         reasons = use_cases.answer(ModelRef.of(store, model), *asked, deadline_s=math.inf)
     found = notice_about(
-        answer, request, model, reasons, templates=templates, language=language, lender=lender_of(settings)
+        answer,
+        request,
+        model,
+        reasons,
+        templates=templates,
+        language=language,
+        lender=lender_of(settings),
+        draft=draft,
     )
     typer.echo(templates.html(found) if form == "html" else templates.text(found), nl=False)

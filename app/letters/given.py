@@ -1,5 +1,6 @@
 """What the ledger holds of an answer, as a letter."""
 
+from app.errors import NoticeIncomplete
 from app.letters.letter import Facts, Lender, Notice, notice_of
 from app.letters.regime import Templates
 from app.questions.answers import Frame, Json, identity
@@ -19,6 +20,7 @@ def lender_of(settings: Settings) -> Lender:
         address=settings.lender_address,
         contact=settings.lender_contact,
         authority=settings.lender_authority,
+        bureau=settings.lender_bureau,
     )
 
 
@@ -42,8 +44,17 @@ def notice_about(
     templates: Templates,
     language: str,
     lender: Lender,
+    draft: bool = False,
 ) -> Notice:
-    """The letter; `reasons` are those that the answer does not state."""
+    """The letter; `reasons` are those that the answer does not state.
+
+    Raises
+    ------
+    NoticeIncomplete : settings that it states are not there, and it is no `draft`
+    """
+    missing = templates.letters[language].missing(lender)
+    if missing and not draft:
+        raise NoticeIncomplete(f"The letter has to state what is not set: {', '.join(missing)}.")
     manifest = model.manifest
     facts = Facts(
         answer=answer,
@@ -54,4 +65,4 @@ def notice_about(
         threshold=manifest.threshold if manifest.output is Output.PROBABILITY else None,
         scale=manifest.points,
     )
-    return notice_of(facts, templates.languages[language], templates.regime, lender)
+    return notice_of(facts, templates.languages[language], templates.regime, lender, missing)

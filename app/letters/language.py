@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated
 
 from annotated_types import Len
@@ -45,9 +46,15 @@ class Language(InputPart):
         """A whole number."""
         return f"{number:,}".replace(",", self.phrases.group)
 
-    def points_text(self, points: float) -> str:
-        """Points, or another number, with all the digits it carries."""
-        return f"{points:,.12g}".translate({ord(","): self.phrases.group, ord("."): self.phrases.decimal})
+    def points_text(self, points: float, threshold: float) -> str:
+        """Points with the digits of a threshold, or as many more as show on which side of it they are."""
+        exact, least = Decimal(repr(points)), Decimal(repr(threshold)).normalize()
+        digits = max(0, -int(least.as_tuple().exponent))
+        shown = round(exact, digits)
+        while shown != exact and (shown == least or (shown < least) != (exact < least)):
+            digits += 1
+            shown = round(exact, digits)
+        return f"{shown:,f}".translate({ord(","): self.phrases.group, ord("."): self.phrases.decimal})
 
     def percent_text(self, share: float, digits: int = 0) -> str:
         """A share in per cent; only nothing is 0 and only everything is 100."""

@@ -8,10 +8,11 @@ from typing import Any
 from app.letters.language import Language
 from app.questions.answers import Frame, Json, Timestamp
 from app.recourse.actions.accepted_values import AcceptedValues
-from app.recourse.actions.sentences import change_text, months_text
+from app.recourse.actions.sentences import about_text, change_text
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import Feature, RawValue
+from app.recourse.method_run import UNSEEN_WARNING
 from app.recourse.models.score import PointScale
 from app.recourse.promise import promise_text, ways_text
 from app.recourse.reasons import Departure, departure, is_unadvised, reason_text, usual_text, value_text
@@ -31,6 +32,8 @@ class Lender(AnswerPart):
     """Where the applicant can ask, and have a person decide."""
     authority: str
     """Who supervises the lender."""
+    bureau: tuple[str, ...]
+    """Lines of the consumer reporting agency whose report was used; `none` alone where none was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,8 @@ class Notice(AnswerPart):
     """Language of the letter."""
     regime: str
     """Which of the lender's letters."""
+    missing: tuple[str, ...]
+    """Settings that are not there and that the letter has to state: it is a draft then, and not to be sent."""
     date: str
     """Of the answer."""
     created_at: Timestamp
@@ -95,6 +100,10 @@ class Notice(AnswerPart):
     """Whether the model refuses the application."""
     accepted: bool
     """Neither of both where the model was not asked in time."""
+    unseen: bool
+    """Whether values of the application are unlike all in the records of the model, which may decide less reliably."""
+    precluded: bool
+    """Whether it is proven that the model refuses every record that the applicant could reach."""
     probability: str | None
     """The model's probability of the favourable outcome today."""
     threshold: str | None
@@ -156,7 +165,7 @@ def version_of(answer: Json) -> str:
     return f"{answer['model']['id']}@{answer['model']['version']}"
 
 
-def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> Notice:
+def notice_of(facts: Facts, language: Language, regime: str, lender: Lender, missing: tuple[str, ...] = ()) -> Notice:
     """The letter's parts in a language."""
     answer, factual = facts.answer, facts.answer["factual"]
     features = {feature.name: _in(feature, language) for feature in facts.features}
@@ -168,7 +177,7 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
     if any(_states(facts, one) for one in answer["counterfactuals"]):
         together = None
     probability, points = factual and factual["probability"], factual and factual.get("points")
-    accepts = None if facts.scale is None else language.points_text(facts.scale.threshold)
+    accepts = None if facts.scale is None else language.points_text(facts.scale.threshold, facts.scale.threshold)
     fewer = facts.scale is not None and facts.scale.fewer
     return Notice(
         id=answer["id"],
@@ -180,10 +189,13 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender) -> 
         title=facts.title,
         model=version_of(answer),
         lender=lender,
+        missing=missing,
+        unseen=any(UNSEEN_WARNING in warning for warning in answer.get("warnings", ())),
+        precluded=bool(answer.get("precluded")),
         refused=factual is not None and not factual["favourable"],
         accepted=factual is not None and factual["favourable"],
         probability=None if probability is None else language.percent_text(probability, digits),
-        points=None if points is None else language.points_text(points),
+        points=None if points is None or facts.scale is None else language.points_text(points, facts.scale.threshold),
         least_points=None if fewer or points is None else accepts,
         most_points=accepts if fewer and points is not None else None,
         threshold=None if facts.threshold is None else language.percent_text(facts.threshold, digits),
@@ -278,11 +290,12 @@ def _way(
             )
             for name in names
         ),
-        time=language.takes.replace("{time}", months_text(months, language.phrases)) if months > 0.0 else None,
+        time=language.takes.replace("{time}", about_text(months, language.phrases)) if months > 0.0 else None,
         late=months > valid_months,
         probability=None
         if current["probability"] is None or points is not None or not known
         else language.percent_text(current["probability"], digits),
-        points=None if points is None or not known else language.points_text(points),
+        points=None if points is None or facts.scale is None or not known
+        else language.points_text(points, facts.scale.threshold),
         promise=None if future is None or not known else promise_text(future, language.promise, labels),
     )  # fmt: skip

@@ -24,8 +24,10 @@ class Notices:
         self._models = models
         self._lender = lender_of(settings)
 
-    async def notice(self, recourse_id: str, language: str) -> Notice:
+    async def notice(self, recourse_id: str, language: str, *, draft: bool = False) -> Notice:
         """The letter about a recourse; the same record gives the same letter.
+
+        A `draft` says which settings are missing, without which there is no letter.
 
         Reasons that the answer does not state are computed as they would have been with it.
 
@@ -34,6 +36,7 @@ class Notices:
         UnknownRecourse, Erased, LedgerUnavailable : as `GivenRecourse.answer`
         UnknownModel, ModelUnusable, ModelOutputInvalid, ModelUnavailable, Overloaded, LaneCrashed, LaneTimeout : the
             version that answered has to be asked for the reasons, and cannot be
+        NoticeIncomplete : settings that the letter states are not there
         InvalidRequest : there is no letter in this language
         """
         if language not in self.templates.letters:
@@ -45,5 +48,12 @@ class Notices:
         if asked := missing_reasons(answer, request, model):
             reasons = await self._models.ask(model, use_cases.answer, *asked)
         return notice_about(
-            answer, request, model, reasons, templates=self.templates, language=language, lender=self._lender
+            answer,
+            request,
+            model,
+            reasons,
+            templates=self.templates,
+            language=language,
+            lender=self._lender,
+            draft=draft,
         )

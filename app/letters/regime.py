@@ -79,10 +79,7 @@ class Templates:
             if f"{tag}.yaml" not in content:
                 raise TemplateFaulty(f"{name} needs {tag}.yaml, the phrases of its language.")
             languages[tag] = _language(tag, content[f"{tag}.yaml"])
-            try:
-                letters[tag] = Template(content[name], NAMES)
-            except ValueError as error:
-                raise TemplateFaulty(f"{name}: {error}.") from error
+            letters[tag] = Template(content, name, NAMES)
         return cls(regime=regime, default=default, letters=letters, languages=languages, css=content[CSS])
 
     def language(self, accept: str) -> str:

@@ -46,6 +46,7 @@ AS_TEXT: dict[int | str, dict[str, Any]] = {
     | refusals(
         f"{RECOURSE_EXAMPLE}/notice",
         errors.InvalidRequest,
+        errors.NoticeIncomplete,
         errors.UnknownRecourse,
         errors.Erased,
         errors.LedgerUnavailable,
@@ -66,17 +67,21 @@ async def notice(
     lang: Annotated[
         str | None, Query(max_length=35, description="The language of the letter; else `Accept-Language` decides.")
     ] = None,
+    draft: Annotated[
+        bool, Query(description="Whether settings that are not there are named in a draft, where else it is refused.")
+    ] = False,
     accept: Annotated[str, Header(description="`application/json`, `text/plain` or `text/html`.")] = "",
     accept_language: Annotated[str, Header(description="Languages, the most wanted first.")] = "",
 ) -> Response:
     """The decision, its principal reasons, the ways to a yes, and what is promised, as a letter to the applicant.
 
     Made of the recorded answer: the same record gives the same letter, as long as the lender's templates are the same.
-    Reasons that the request did not ask for are computed now, with the version of the model that answered.
+    There is none without its sender, or without what else it states of the lender's settings; a `draft` says what is
+    missing. Reasons that the request did not ask for are computed now, with the version of the model that answered.
     """
     templates = service.notices.templates
     language = templates.language(accept_language) if lang is None else lang
-    found = await service.notices.notice(recourse_id, language)
+    found = await service.notices.notice(recourse_id, language, draft=draft)
     headers = {
         "Content-Language": found.language,
         "Vary": "Accept, Accept-Language",

@@ -1,34 +1,20 @@
-"""Templates: text with ``{{name}}``, ``{{#name}}…{{/name}}`` and ``{{^name}}…{{/name}}``, a part of Mustache.
-
-A section ``#`` is repeated for each entry of a list, left out where there is nothing, and shown once otherwise; ``^``
-is shown where there is nothing. Names are looked up in the entry, then around it; ``{{.}}`` is the entry itself. There
-are no expressions, so a template can show what it is given and do nothing else.
-"""
+"""Templates of letters: Jinja2, in a sandbox, with the names of a letter and nothing else."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields
+from typing import Any
 
+from jinja2 import DictLoader, StrictUndefined, TemplateError, meta, nodes
+from jinja2.exceptions import TemplateSyntaxError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from app.errors import TemplateFaulty
+from app.letters.letter import Lender
 from app.registry.printable import one_line
 
-_TAG = re.compile(r"\{\{\s*([#^/]?)\s*(\w+|\.)\s*\}\}")
-_ALONE = re.compile(r"^[ \t]*(\{\{\s*[#^/]\s*\w+\s*\}\})[ \t]*\n", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Section:
-    name: str
-    inverted: bool
-    parts: "list[_Part]"
-
-
-_Part: TypeAlias = str | _Place | _Section
+FORMER = re.compile(r"\{\{\s*[#^/]")
+"""A section, as templates of the first releases had them."""
 
 
 class Template:
@@ -36,70 +22,75 @@ class Template:
 
     Parameters
     ----------
+    files : all templates by name; one may extend another
     names : that it may use
 
     Raises
     ------
-    ValueError : a section is not closed, or a name is not among them; the sentence has the line
+    TemplateFaulty : it has a fault, or uses another name; the sentence has file and line
     """
 
-    def __init__(self, text: str, names: Collection[str]) -> None:
-        self._parts = _parsed(text, names)
+    def __init__(self, files: Mapping[str, str], name: str, names: Collection[str]) -> None:
+        # No autoescape: the filled template is text, which `app.letters.markup` escapes as a whole.
+        environment = ImmutableSandboxedEnvironment(
+            loader=DictLoader(dict(files)), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+            finalize=_in_line,
+        )  # fmt: skip
+        self._name = name
+        self.used = frozenset(_used(environment, files, name, names))
+        """Names of fields of `lender` that the letter states."""
+        self._template = environment.get_template(name)
+
+    def missing(self, lender: Lender) -> tuple[str, ...]:
+        """Settings of the sender that are empty although the letter states them; every letter has name and address."""
+        stated = (f.name for f in fields(lender) if f.name in self.used | {"name", "address"})
+        return tuple(f"RECOURSE_LENDER_{name.upper()}" for name in stated if not getattr(lender, name))
 
     def fill(self, values: Mapping[str, Any]) -> str:
-        """The text with these values; line breaks in a value become spaces, what cannot be printed U+FFFD."""
-        return _filled(self._parts, [values])
+        """The text with these values; line breaks in a value become spaces, what cannot be printed U+FFFD.
+
+        Raises
+        ------
+        TemplateFaulty : an expression fails with these values
+        """
+        try:
+            return self._template.render(values)
+        except (TemplateError, TypeError, ValueError, ArithmeticError) as error:
+            raise TemplateFaulty(f"{self._name}: {error}.") from error
 
 
-def _parsed(text: str, names: Collection[str]) -> list[_Part]:
-    # A tag of a section that stands alone leaves no empty line. One of another line keeps the count of lines right.
-    lines = {match.start(1): text.count("\n", 0, match.start(1)) + 1 for match in _TAG.finditer(text)}
-    numbers = list(lines.values())
-    text = _ALONE.sub(r"\1", text)
-    root: list[_Part] = []
-    stack: list[tuple[str, int, list[_Part]]] = [("", 0, root)]
-    at = 0
-    for number, tag in zip(numbers, _TAG.finditer(text), strict=True):
-        kind, name = tag.groups()
-        stack[-1][2].append(text[at : tag.start()])
-        at = tag.end()
-        if kind == "/":
-            if stack[-1][0] != name:
-                raise ValueError(f"line {number} ends {name}, which does not begin before it")
-            stack.pop()
-            continue
-        if name not in names and name != ".":
-            raise ValueError(f"line {number} names {name}; there are " + ", ".join(sorted(names)))
-        if kind:
-            section = _Section(name, kind == "^", [])
-            stack[-1][2].append(section)
-            stack.append((name, number, section.parts))
-        else:
-            stack[-1][2].append(_Place(name))
-    if len(stack) > 1:
-        raise ValueError(f"line {stack[-1][1]} begins {stack[-1][0]}, which does not end")
-    root.append(text[at:])
-    return root
+def _in_line(value: object) -> str:
+    return "" if value is None else one_line(str(value))
 
 
-def _filled(parts: Sequence[_Part], around: list[Any]) -> str:
-    return "".join(_shown(part, around) for part in parts)
+def _used(
+    environment: ImmutableSandboxedEnvironment, files: Mapping[str, str], name: str, names: Collection[str]
+) -> Iterator[str]:
+    """The fields of the lender in a file and in those that it extends or includes, which are checked on the way."""
+    if name not in files:
+        raise TemplateFaulty(f"There is no file {name}, which a letter extends or includes.")
+    if former := FORMER.search(files[name]):
+        line = files[name].count("\n", 0, former.start()) + 1
+        raise TemplateFaulty(
+            f"{name}: line {line} has a section of the former kind; write {{% if name %}} … {{% endif %}} or "
+            "{% for way in ways %} … {% endfor %}, as docs/letter.md says."
+        )
+    try:
+        tree = environment.parse(files[name], filename=name)
+    except TemplateSyntaxError as error:
+        raise TemplateFaulty(f"{name}: line {error.lineno}: {error.message}") from error
+    own = {node.name for node in tree.find_all(nodes.Name) if node.ctx == "store"} | {"loop", "super"}
+    parts = [node for node in tree.find_all(nodes.Getattr) if not _is(node.node, "loop")]
+    said = {(node.name, node.lineno) for node in tree.find_all(nodes.Name)} | {
+        (node.attr, node.lineno) for node in parts
+    }
+    for word, line in sorted(said, key=lambda one: one[1]):
+        if word not in names and word not in own:
+            raise TemplateFaulty(f"{name}: line {line} names {word}; there are {', '.join(sorted(names))}.")
+    yield from (node.attr for node in parts if _is(node.node, "lender"))
+    for other in meta.find_referenced_templates(tree):
+        yield from _used(environment, files, str(other), names)
 
 
-def _shown(part: _Part, around: list[Any]) -> str:
-    if isinstance(part, str):
-        return part
-    value = _found(part.name, around)
-    if isinstance(part, _Place):
-        return "" if value is None else one_line(str(value))
-    nothing = value is None or value is False or (isinstance(value, str | list | tuple | dict) and not value)
-    if part.inverted or nothing:
-        return _filled(part.parts, around) if part.inverted and nothing else ""
-    entries = value if isinstance(value, list | tuple) else [value]
-    return "".join(_filled(part.parts, [*around, entry]) for entry in entries)
-
-
-def _found(name: str, around: list[Any]) -> Any:
-    if name == ".":
-        return around[-1]
-    return next((level[name] for level in reversed(around) if isinstance(level, Mapping) and name in level), None)
+def _is(node: nodes.Node, name: str) -> bool:
+    return isinstance(node, nodes.Name) and node.name == name

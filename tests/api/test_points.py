@@ -108,10 +108,10 @@ def test_letters_state_points(client: httpx.Client, name: str, words: str) -> No
     letter = " ".join(client.get(f"/recourse/{answer['id']}/notice", headers={"Accept": "text/plain"}).text.split())
     then = by_hand(answer["counterfactuals"][0]["applicant"])
     assert (
-        f"The model gives it {by_hand(applicant):g} points; it accepts applications with 391.5 points {words}."
+        f"The model gives it {by_hand(applicant):.1f} points; it accepts applications with 391.5 points {words}."
         in letter
     )
-    assert f"With that, the model gives your application {then:g} points." in letter
+    assert f"With that, the model gives your application {then:.1f} points." in letter
     assert "rates" not in letter
 
 

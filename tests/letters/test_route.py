@@ -1,6 +1,8 @@
 """GET /recourse/{id}/notice: the letter, in the form and language of the request."""
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -8,7 +10,9 @@ import pytest
 
 from app.letters.schema import Notice
 from app.reasons.schema import REASONS_EXAMPLES
+from app.settings import Settings
 from tests.api.asking import APPLICANT, faults, problem, question
+from tests.conftest import Running, run
 
 UNKNOWN = "rec_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
 
@@ -93,6 +97,32 @@ def test_an_accepted_application_has_a_letter(client: httpx.Client, running: Any
     rich = {**question()["applicant"], "income": 6000.0, "amount": 1000.0, "guarantor": True}
     notice = client.get(f"/recourse/{_given(running.url, applicant=rich)}/notice").json()
     assert (notice["accepted"], notice["refused"], notice["reasons"], notice["ways"]) == (True, False, [], [])
+
+
+@pytest.fixture(scope="module")
+def nobody(models_store: Path) -> Iterator[Running]:
+    """A service whose settings do not say who the lender is."""
+    yield from run(
+        Settings(models_store=models_store, trust_pickle=True, lanes_sync=1, lender_name="", notice_regime="us")
+    )
+
+
+@pytest.mark.parametrize("form", ["json", "text", "html"])
+def test_no_letter_without_a_sender_but_a_draft_says_what_is_missing(nobody: Running, form: str) -> None:
+    with httpx.Client(base_url=nobody.url, timeout=30) as client:
+        address = f"/recourse/{_given(nobody.url)}/notice?format={form}"
+        refused = problem(client.get(address), 409, "notice-incomplete")
+        draft = client.get(f"{address}&draft=true")
+        for name in ("RECOURSE_LENDER_NAME", "RECOURSE_LENDER_AUTHORITY", "RECOURSE_LENDER_BUREAU"):
+            assert name in refused["detail"]
+            assert name in draft.text
+        assert "RECOURSE_LENDER_ADDRESS" not in refused["detail"]
+        assert draft.status_code == 200
+        assert form == "json" or "DRAFT, NOT TO BE SENT" in draft.text
+
+
+def test_a_draft_of_what_may_go_out_is_the_letter(client: httpx.Client, address: str) -> None:
+    assert client.get(f"{address}?format=text&draft=true").content == client.get(f"{address}?format=text").content
 
 
 def test_what_is_not_there_has_no_letter(client: httpx.Client, running: Any) -> None:

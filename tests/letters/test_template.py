@@ -1,56 +1,55 @@
-"""Templates: what they repeat, leave out and refuse."""
+"""Templates: what a value cannot do, and what a template cannot reach."""
 
 import pytest
 
+from app.errors import TemplateFaulty
 from app.letters.markup import to_html
 from app.letters.template import Template
 
-NAMES = {"name", "list", "other", "flag"}
+NAMES = {"name", "list", "flag", "lender"}
 
 
-@pytest.mark.parametrize(
-    ("text", "values", "expected"),
-    [
-        ("Dear {{name}}, {{ name }}", {"name": "Ann"}, "Dear Ann, Ann"),
-        ("{{#list}}<{{.}}>{{/list}}", {"list": ["a", "b"]}, "<a><b>"),
-        ("{{#list}}{{name}}{{other}} {{/list}}", {"list": [{"name": "x"}, {"name": "y"}], "other": 1}, "x1 y1 "),
-        ("{{#flag}}yes{{/flag}}{{^flag}}no{{/flag}}", {"flag": True}, "yes"),
-        ("{{#flag}}yes{{/flag}}{{^flag}}no{{/flag}}", {"flag": False}, "no"),
-        ("{{#list}}x{{/list}}{{^list}}none{{/list}}", {"list": []}, "none"),
-        ("{{#name}}{{name}}!{{/name}}", {"name": "Ann"}, "Ann!"),
-        ("{{#name}}{{name}}!{{/name}}", {"name": None}, ""),
-        ("{{#name}}{{name}}!{{/name}}", {"name": ""}, ""),
-        ("a\n{{#flag}}\nb\n{{/flag}}\nc", {"flag": True}, "a\nb\nc"),
-        ("a\n{{#flag}}\nb\n{{/flag}}\nc", {"flag": False}, "a\nc"),
-        ("{{name}}", {"name": "a\n# b"}, "a # b"),
-        ("{{name}}", {"name": "{{other}}", "other": "secret"}, "{{other}}"),
-    ],
-)
-def test_fills(text: str, values: dict[str, object], expected: str) -> None:
-    assert Template(text, NAMES).fill(values) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("a\n{{nmae}}", "line 2 names nmae; there are flag, list, name, other"),
-        ("\n\n{{#list}}\na", "line 3 begins list, which does not end"),
-        ("{{#flag}}\n{{#list}}\n{{/flag}}", "line 3 ends flag, which does not begin before it"),
-        ("{{/flag}}", "line 1 ends flag, which does not begin before it"),
-    ],
-)
-def test_faults_name_their_line(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        Template(text, NAMES)
+def filled(text: str, **values: object) -> str:
+    return Template({"a.txt": text}, "a.txt", NAMES).fill(values)
 
 
 @pytest.mark.parametrize("mark", ["\n", "\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"])
 def test_a_value_begins_no_line_of_its_own(mark: str) -> None:
-    filled = Template("# {{name}}", ["name"]).fill({"name": f"Save{mark}## YOU ARE ACCEPTED"})
-    assert filled == "# Save ## YOU ARE ACCEPTED"
-    assert "<h2>" not in to_html(filled, language="en", css="")
-    assert "<h2>" not in to_html(f"Save{mark.replace(chr(10), '')}## NO", language="en", css="")
+    text = filled("# {{ name }}", name=f"Save{mark}## YOU ARE ACCEPTED")
+    assert text == "# Save ## YOU ARE ACCEPTED"
+    assert "<h2>" not in to_html(text, language="en", css="")
 
 
-def test_a_value_hides_and_turns_nothing() -> None:
-    assert Template("{{name}}", ["name"]).fill({"name": "a\u202eb\0c"}) == "a\ufffdb\ufffdc"
+@pytest.mark.parametrize(
+    "shape", ["{{ name }}", "{% for one in list %}{{ one }}{% endfor %}", "{{ list | join(' ') }}"]
+)
+def test_a_value_hides_and_turns_nothing(shape: str) -> None:
+    value = "a\u202eb\0c"
+    assert filled(shape, name=value, list=[value]) == "a\ufffdb\ufffdc"
+
+
+def test_a_value_is_no_template_and_nothing_is_empty() -> None:
+    assert filled("{{ name }}", name="{{ flag }}{% if flag %}") == "{{ flag }}{% if flag %}"
+    assert filled("<{{ name }}>", name=None) == "<>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{{ name.__class__ }}", "{{ name.mro }}", "{{ name | attr('__class__') | attr('mro') }}",
+     "{{ name['__class__'].x }}",
+     "{{ range(3) }}", "{{ self }}", "{% set x = lender.append(1) %}"],
+)  # fmt: skip
+def test_a_template_reaches_nothing_but_the_letter(text: str) -> None:
+    with pytest.raises(TemplateFaulty, match=r"a\.txt"):
+        filled(text, name="Ann", lender=[])
+
+
+def test_faults_of_a_file_that_is_extended_name_that_file() -> None:
+    files = {"a.txt": "{% extends 'b.txt' %}", "b.txt": "one\n{{ nmae }}"}
+    with pytest.raises(TemplateFaulty, match=r"b\.txt: line 2 names nmae; there are flag, lender, list, name"):
+        Template(files, "a.txt", NAMES)
+
+
+def test_what_a_letter_states_of_the_lender_is_known_by_reading_it() -> None:
+    files = {"a.txt": "{% extends 'b.txt' %}{% block x %}{{ lender.flag }}{% endblock %}", "b.txt": "{{ lender.name }}"}
+    assert Template(files, "a.txt", NAMES).used == {"flag", "name"}

@@ -26,6 +26,8 @@ class Phrases(InputPart):
     is_false: str = "no"
     month: str = "{to} month"
     months: str = "{to} months"
+    week: str = "{to} week"
+    weeks: str = "{to} weeks"
     one_of: Mapping[str, str] = field(
         default_factory=lambda: {"years": "year", "months": "month", "weeks": "week", "days": "day", "hours": "hour"}
     )

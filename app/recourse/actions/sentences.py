@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from app.recourse.actions.accepted_values import AcceptedValues, either, phrase_of
 from app.recourse.actions.phrases import ENGLISH, Phrases, fill
-from app.recourse.actions.timing import Clock
+from app.recourse.actions.timing import DAYS_PER_MONTH, Clock
 from app.recourse.features import MISSING, Feature, FeatureType, RawValue
 
 SIGNIFICANT_DIGITS = 6
@@ -182,6 +182,14 @@ def months_text(months: float, phrases: Phrases = ENGLISH, *, down: bool = False
     rounded = (max(math.floor(10.0 * months + 1e-6), 1) if down else math.ceil(10.0 * months - 1e-6)) / 10.0
     number = f"{rounded:g}".replace(".", phrases.decimal)
     return fill(phrases.month if rounded == 1.0 else phrases.months, {"to": number})
+
+
+def about_text(months: float, phrases: Phrases = ENGLISH) -> str:
+    """How long something takes, roughly: whole months, or weeks up to two months; never less than it is."""
+    if months < 2.0 and months != 1.0:
+        weeks = math.ceil(months * DAYS_PER_MONTH / 7.0 - 1e-6)
+        return fill(phrases.week if weeks == 1 else phrases.weeks, {"to": str(weeks)})
+    return months_text(float(math.ceil(months - 1e-6)), phrases)
 
 
 def _delta(feature: Feature, before_raw: float, after_raw: float) -> float | int | None:

@@ -26,8 +26,10 @@ export function letterForm(id) {
       place.replaceChildren();
       if (storedKey()) showLetter(text, language.value);
       else globalThis.open(path("html"), "_blank", "noopener");
-    } catch (problem) {
-      place.replaceChildren(problemNote(problem));
+    } catch (/** @type {any} */ problem) {
+      // A key cannot be sent with a link.
+      const draft = storedKey() ? "" : h("a", { href: `${path("html")}&draft=true`, target: "_blank" }, "Draft");
+      place.replaceChildren(problemNote(problem), problem.document?.code === "notice-incomplete" ? draft : "");
     }
   };
   return h("div.row.letter", {}, language, h("button", { type: "button", onclick: open }, "Letter"), place);
