@@ -29,7 +29,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.reports import SurrogateReport
 from app.recourse.result import Diagnostics, RecourseResult, Status
 from app.recourse.solve import METHODS, solve
-from app.recourse.verdict import SENTENCES, Reason, Relaxation
+from app.recourse.verdict import NONE_EXISTS, SENTENCES, UNPROVEN, Reason, Relaxation, Verdict
 from app.recourse.ways import named_ways
 
 EXPIRES_WARNING = (
@@ -170,7 +170,7 @@ def recourse_answer(
         factual=_factual(frame, found),
         counterfactuals=counterfactual_answers(action_set, found.counterfactuals, frame.points),
         reason=verdict.reason if verdict else None,
-        detail=verdict.sentence if verdict else None,
+        detail=_detail(verdict, precluded),
         reasons=reasons,
         nearest=nearest_answer(action_set, verdict.nearest, frame.points) if verdict and verdict.nearest else None,
         relax=verdict.relax if verdict else None,
@@ -180,6 +180,13 @@ def recourse_answer(
         precluded=_precluded(precluded),
         warnings=(*found.warnings, *_expires_before(frame, found)),
     )
+
+
+def _detail(verdict: Verdict | None, known: Preclusion | None) -> str | None:
+    if verdict is None:
+        return None
+    proven = known is not None and known.proof is not None
+    return NONE_EXISTS if proven and verdict.sentence in UNPROVEN else verdict.sentence
 
 
 def _factual(frame: Frame, found: RecourseResult) -> FactualDecision:

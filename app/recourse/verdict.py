@@ -58,6 +58,12 @@ NOTHING_PROPOSED = (
 )
 """Instead of it where a search that is not exhaustive proposed nothing."""
 
+NONE_EXISTS = "Within the given constraints the model itself refuses every record: it is proven that there is no way."
+"""Instead of any of these where that is proven."""
+
+UNPROVEN = frozenset((*SENTENCES.values(), LIMITED, NOTHING_PROPOSED))
+"""Sentences about what was searched."""
+
 
 def all_refused(count: int) -> str:
     """Instead of that of `INFEASIBLE_CONSTRAINTS` where the model itself has refused all `count` changes allowed."""

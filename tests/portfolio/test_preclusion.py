@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -274,6 +275,7 @@ def test_an_answer_without_recourse_says_that_none_exists(server: Server, loans:
             assert (black_box.score_raw(black_box.space.read_many(every, pointer="")) < 0.0).all()
             known = {"status": "proven", "proof": "enumerated", "accepted_share_at_most": None}
             assert answer["precluded"] == known
+            assert re.search("refuses every change that the constraints allow|it is proven", answer["detail"])
             proven += 1
         else:
             assert answer["precluded"] is None

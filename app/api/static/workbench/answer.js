@@ -62,11 +62,9 @@ function answerParts(answer, actions) {
 }
 
 /** @param {any} answer @param {Actions} actions */
-const notFoundParts = ({ detail, reason, relax, nearest, precluded }, actions) => [
+const notFoundParts = ({ detail, reason, relax, nearest }, actions) => [
   h("h3", {}, "No way to a yes was found"),
   h("p", {}, detail),
-  precluded?.status === "proven" &&
-    h("p", {}, "It is proven that none exists: the model refuses every record within these limits."),
   relax && obstacleNote(relax, () => actions.removeLimit(relax)),
   reason === "deadline" &&
     h("button", { type: "button", onclick: actions.takeLonger }, "Search for up to a minute in the background"),
