@@ -4,11 +4,15 @@ What a server or a command imports takes seconds of computing. So one process, `
 once and waits; each program is a fork of it, with its own arguments, environment and standard files. Everything else is
 as in a process that was started the long way: signals, exit codes, children of its own. What imports themselves do is
 tested with processes that do start the long way.
+
+The first fork server of `multiprocessing` that such a program starts is a fork as well, made before the program began.
 """
 
 import atexit
+import fcntl
 import gc
 import json
+import multiprocessing.util
 import os
 import runpy
 import select
@@ -19,8 +23,9 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -32,6 +37,9 @@ from app.pool.child import die_with
 ROOT = Path(__file__).parents[1]
 
 IMPORTED = ("app.main", "app.cli.commands", "app.api.openapi", "app.models.tasks", "tests.jobs.kinds")
+
+FAR = 1000
+"""A number that no open file has."""
 
 LIBRARIES = ("pandas", "sklearn.ensemble", "sklearn.linear_model", "sklearn.pipeline", "skops.io")
 """Of models, imported where they are installed."""
@@ -199,6 +207,58 @@ def tell(channel: socket.socket, pid: int, code: int | None) -> None:
     channel.sendall(json.dumps([pid, code]).encode() + b"\n")
 
 
+def keep_fork_server_ready() -> None:
+    """Fork a process that becomes this one's fork server when `multiprocessing` first starts one.
+
+    Only that call is replaced: arguments, pipes, preparation and end of the fork server are those of `multiprocessing`.
+    """
+    ours, theirs = socket.socketpair()
+    waiting = os.getpid()
+    pid = os.fork()
+    if not pid:
+        ours.close()
+        become_fork_server(theirs, waiting)
+    theirs.close()
+    spawn = multiprocessing.util.spawnv_passfds
+
+    def start(path: bytes, arguments: Sequence[str], passed: Iterable[int]) -> int:
+        if "multiprocessing.forkserver" not in arguments[-1]:
+            return int(spawn(path, arguments, passed))
+        multiprocessing.util.spawnv_passfds = spawn  # what comes after it is a new process
+        with ours:
+            order = {"code": arguments[-1], "numbers": [*passed], "env": dict(os.environ)}
+            socket.send_fds(ours, [b"!"], order["numbers"])
+            ours.sendall(json.dumps(order).encode() + b"\n")
+        return pid
+
+    multiprocessing.util.spawnv_passfds = start
+
+
+def become_fork_server(channel: socket.socket, parent: int) -> None:
+    """Wait for the call that starts a fork server, and be that; ends with the program, never returns."""
+    mark, files, _, _ = socket.recv_fds(channel, 1, 8)
+    if not mark or os.getppid() != parent:
+        os._exit(0)
+    with channel.makefile("rb") as rest:
+        order = json.loads(rest.readline())
+    channel.close()
+    # The call names its files by number: first all of them are out of the way.
+    moved = [fcntl.fcntl(file, fcntl.F_DUPFD, FAR) for file in files]
+    os.closerange(3, FAR)
+    for file, number in zip(moved, order["numbers"], strict=True):
+        os.dup2(file, number)
+        os.close(file)
+    os.environ.clear()
+    os.environ.update(order["env"])
+    try:
+        exec(order["code"], {})
+    except SystemExit:
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+    os._exit(1)
+
+
 def main() -> None:
     gc.disable()
     for module in IMPORTED:
@@ -214,6 +274,7 @@ def main() -> None:
     die_with(waiting)
     os.environ.clear()
     os.environ.update(order["env"])
+    keep_fork_server_ready()
     if order["strict"]:
         warnings.simplefilter("error")
     sys.argv = [order["module"], *order["arguments"]]

@@ -24,8 +24,11 @@ def children(parent: int) -> list[int]:
 
 
 def lane_children(server: int) -> list[int]:
-    """Process ids of the living children of a server's lanes, which are forks of its fork server."""
-    return [pid for fork_server in fork_servers(server) for pid in children(fork_server)]
+    """Process ids of the living children of a server's lanes, which are forks of its fork server.
+
+    No other child of a server has children. The command line of the fork server is not always its own (`tests.forks`).
+    """
+    return [pid for child in children(server) for pid in children(child)]
 
 
 def fork_servers(server: int) -> list[int]:
