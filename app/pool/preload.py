@@ -5,9 +5,11 @@ It computes nothing, loads no model and has one thread, so that a fork of it is 
 
 import gc
 import os
+import pickle
 import signal
 import sys
 from importlib import import_module
+from types import TracebackType
 
 from app.observability import configure_logging
 from app.pool.child import LOG_LEVEL, ONE_THREAD
@@ -32,6 +34,15 @@ if sys.platform == "linux":
         import_module(module)
     # Or each child would draw what the others draw; Python sees to `random` itself.
     os.register_at_fork(after_in_child=sys.modules["numpy.random"].seed)
+
+
+def report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an error that nobody catches, but not that the server has ended while it was starting a child."""
+    if not issubclass(kind, EOFError | ConnectionError | pickle.UnpicklingError):
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = report
 # What the collector never looks at stays shared with the children.
 gc.collect()
 gc.freeze()

@@ -5,6 +5,8 @@ import multiprocessing
 import os
 import signal
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -38,6 +40,26 @@ def test_one_fork_server_forks_the_children_of_all_pools_and_has_one_thread() ->
         assert not pids & set(children(forking))
 
     run(work())
+
+
+CUT_SHORT = """
+import os
+from multiprocessing import forkserver
+from app.pool.child import start_fork_server
+
+start_fork_server()
+for sent in (b"", b"\\x80\\x04"):
+    status, data = forkserver.connect_to_new_process([])
+    forkserver.read_signed(status)
+    os.write(data, sent)
+    os.close(data)
+    assert forkserver.read_signed(status) != 0
+"""
+
+
+def test_a_child_whose_server_ends_while_it_begins_prints_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", CUT_SHORT], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_children_do_not_draw_the_same_random_numbers() -> None:
