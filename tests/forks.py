@@ -23,7 +23,6 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -250,13 +249,9 @@ def become_fork_server(channel: socket.socket, parent: int) -> None:
         os.close(file)
     os.environ.clear()
     os.environ.update(order["env"])
-    try:
+    with suppress(SystemExit):
         exec(order["code"], {})
-    except SystemExit:
-        os._exit(0)
-    except BaseException:
-        traceback.print_exc()
-    os._exit(1)
+    os._exit(0)
 
 
 def main() -> None:
