@@ -36,13 +36,16 @@ def starting(kind: str, models_store: Path, directory: Path) -> Iterator[Start]:
 
 
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.release)]
-"""The tables' own tests (`tests/ledger`) and tests with servers of their own (`start`) try both more often."""
+"""The tables' own tests (`tests/ledger`, `tests/jobs/test_records.py`) try both each time; so do tests `on_both`."""
 
 on_sqlite = pytest.mark.parametrize("start", ["sqlite"], indirect=True)
 """For servers of a test's own, where another test shows that PostgreSQL does the same."""
 
+on_both = pytest.mark.parametrize("start", ["sqlite", "postgres"], indirect=True)
+"""For servers of a test's own that die or meet at one database, where its locks and notices decide."""
 
-@pytest.fixture(params=["sqlite", "postgres"])
+
+@pytest.fixture(params=DATABASES)
 def start(request: pytest.FixtureRequest, loan_store: Path, tmp_path: Path) -> Iterator[Start]:
     """Starts servers on a database of this test's own."""
     with starting(request.param, loan_store, tmp_path) as start:

@@ -4,7 +4,6 @@ Building and starting the container takes minutes; `make test-image` does it.
 """
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -24,7 +23,6 @@ from packaging.version import Version
 from app.api.examples import APPLICANT
 from app.keys.access import refuse_open
 from app.recourse.solve import METHODS
-from app.registry.registry import Registry
 from app.settings import Settings
 from tests.conftest import Running
 
@@ -80,34 +78,6 @@ def assert_part(shown: Any, answer: Any) -> None:
 
 def test_the_readme_asks_what_the_interactive_documentation_asks() -> None:
     assert json.loads(curl()[2])["applicant"] == APPLICANT
-
-
-@pytest.mark.slow
-def test_another_version_is_trained_and_breaks_promises_as_the_readme_says(demo: Running, tmp_path: Path) -> None:
-    first = Registry(ROOT / "models_store").find("consumer-loan").load().reference
-    for row_raw in first.rows_raw[first.scores < 0.0][:20]:
-        question = {"model": "consumer-loan", "applicant": first.space.record(row_raw)}
-        assert httpx.post(f"{demo.url}/recourse", json=question, timeout=30).is_success
-    *commands, verify = [shlex.split(command) for command in COMMANDS if command.startswith(".venv/bin/")]
-    shutil.copytree(ROOT / "models_store", tmp_path / "models_store")
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    environment = os.environ | {"RECOURSE_STATE_DIR": str(demo.service.settings.state_dir)}
-
-    def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        # The programs of this environment, wherever it is.
-        program = str(Path(sys.executable).parent / Path(program).name)
-        return subprocess.run(
-            [program, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-
-    for command in commands:
-        assert run(*command).returncode == 0
-    audited = run(*verify)
-    assert audited.returncode == 1, audited.stderr
-    found = json.loads(audited.stdout)
-    assert found["model"]["version"] == "2"
-    assert found["broken"] > 0
-    assert found["still_valid"] > 0
 
 
 @pytest.mark.slow

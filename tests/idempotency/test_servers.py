@@ -14,7 +14,7 @@ from tests.api.asking import APPLICANT, problem, question
 from tests.api.odd_model import LOOPS
 from tests.conftest import until
 from tests.jobs.serving import Server
-from tests.servers import Start, on_sqlite
+from tests.servers import Start, on_both, on_sqlite
 
 SLOW: dict[str, Any] = question(model="odd", applicant={**APPLICANT, "age": LOOPS}, deadline_ms=3000)
 """Is answered after three seconds: its computation has to be killed."""
@@ -35,6 +35,7 @@ def busy(server: Server) -> bool:
     return 'recourse_lane_children{lane="sync",state="busy"} 1.0' in server.client.get("/metrics").text
 
 
+@on_both
 def test_two_servers_carry_a_request_out_once(start: Start, models_store: Path) -> None:
     first = with_model(start, models_store)
     second = with_model(start, models_store, RECOURSE_EXECUTOR_ID="other", RECOURSE_RUN_JOBS="false")

@@ -36,7 +36,9 @@ def break_ledger(server: Server, *, away: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "level"), [("sqlite", "debug"), ("postgres", "debug"), ("sqlite", "info")], indirect=["start"]
+    ("start", "level"),
+    [("sqlite", "debug"), ("postgres", "debug"), pytest.param("sqlite", "info", marks=pytest.mark.release)],
+    indirect=["start"],
 )
 def test_no_log_line_holds_a_value_a_key_or_a_reference(start: Start, level: str) -> None:
     server = start(RECOURSE_LOG_LEVEL=level).ready()

@@ -20,7 +20,7 @@ from app.store.tables import entries
 from tests.api.asking import APPLICANT, problem, question
 from tests.conftest import until
 from tests.jobs.serving import Server
-from tests.servers import Start, on_sqlite
+from tests.servers import Start, on_both, on_sqlite
 
 
 def ask(server: Server, **changes: Any) -> httpx.Response:
@@ -238,6 +238,7 @@ def test_without_the_ledger_no_recourse_is_given(start: Start) -> None:
         assert Ledger(engine).prove().broken is None
 
 
+@on_both
 def test_two_servers_write_one_chain(start: Start) -> None:
     """At the same time, and each several requests at once."""
     servers = [start(RECOURSE_EXECUTOR_ID="one"), start(RECOURSE_EXECUTOR_ID="two", RECOURSE_RUN_JOBS="false")]
@@ -252,6 +253,7 @@ def test_two_servers_write_one_chain(start: Start) -> None:
         assert servers[(i + 1) % 2].client.get(f"/recourse/{name}").json()["seed"] == i
 
 
+@on_both
 def test_what_is_written_survives_kill_9(start: Start) -> None:
     server = start().ready()
     answers = [ask(server, seed=seed).content for seed in range(5)]

@@ -81,7 +81,7 @@ def test_one_bad_model_does_not_take_the_others_away(does: str, harm: Path, loan
     trap(tmp_path / "trap", tmp_path / "store", harm)
     harm.write_text(does)
     settings = Settings(
-        models_store=tmp_path / "store", trust_pickle=True, lanes_sync=1, model_load_s=15, default_deadline_ms=60_000
+        models_store=tmp_path / "store", trust_pickle=True, lanes_sync=1, model_load_s=6, default_deadline_ms=60_000
     )
     for running in run(settings):
         import httpx
