@@ -81,8 +81,9 @@ PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 test: $(STAMP)
 	$(PYTEST) $(ARGS)
 
-# Every test but those that run before a release, as `make release-check` runs them, with all cases of all tests.
-CHECKED := -m "not release"
+# Every test but those that run before a release, with five seeds where `make test` takes one. `make release-check` runs
+# every test with all its cases.
+CHECKED := -m "not release" --seeds 5
 
 # Linters and types at once: mypy takes one processor only. Four processes then, since tests wait for servers.
 # Nothing runs twice until it passes: what fails is wrong.

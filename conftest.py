@@ -36,8 +36,8 @@ settings.load_profile("dev")  # unless --hypothesis-profile names another one
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--seeds`` and ``--variants``."""
     parser.addoption(
-        "--seeds", type=int, default=5, metavar="N",
-        help="run the first N seeds of a test that has a parameter `seed`; 0: all of them (default: 5)",
+        "--seeds", type=int, default=1, metavar="N",
+        help="run the first N seeds of a test that has a parameter `seed`; 0: all of them (default: 1)",
     )  # fmt: skip
     parser.addoption(
         "--variants", type=int, default=0, metavar="N",

@@ -421,6 +421,13 @@ def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return Installed(case, registered.load())
 
 
+EACH_FORMAT = {name.partition(",")[0]: name for name in reversed(CASES)}
+"""The first case of each format."""
+
+for_each_format = pytest.mark.parametrize("installed", EACH_FORMAT.values(), ids=EACH_FORMAT, indirect=True)
+"""For what the code of a format decides, whatever the model; every case has the scores of its library."""
+
+
 def raw(loaded: LoadedModel, records: list[Record]) -> np.ndarray:
     return loaded.black_box.space.read_many(records, pointer="")
 
@@ -437,6 +444,7 @@ def test_scores_are_those_of_an_independent_forward_pass(installed: Installed) -
     installed.case.compare(scores, expected, installed.case.tolerance)
 
 
+@for_each_format
 def test_encoded_points_have_the_scores_of_their_records(installed: Installed) -> None:
     black_box, rows_raw = installed.loaded.black_box, raw(installed.loaded, FRESH)
     np.testing.assert_allclose(
@@ -444,12 +452,14 @@ def test_encoded_points_have_the_scores_of_their_records(installed: Installed) -
     )
 
 
+@for_each_format
 def test_a_batch_is_its_rows_one_by_one(installed: Installed) -> None:
     black_box, rows_raw = installed.loaded.black_box, raw(installed.loaded, FRESH[:20])
     single = np.concatenate([black_box.score_raw(row[None]) for row in rows_raw])
     installed.case.compare(black_box.score_raw(rows_raw), single, 1e-5)
 
 
+@for_each_format
 def test_nothing_has_no_scores(installed: Installed) -> None:
     black_box = installed.loaded.black_box
     assert black_box.score_raw(np.zeros((0, 6))).shape == (0,)
@@ -458,6 +468,7 @@ def test_nothing_has_no_scores(installed: Installed) -> None:
         assert black_box.gradient(np.zeros((0, 8))).shape == (0, 8)
 
 
+@for_each_format
 def test_the_same_question_has_the_same_answer(installed: Installed) -> None:
     black_box, rows_raw = installed.loaded.black_box, raw(installed.loaded, FRESH)
     again = installed.loaded.registered.load().black_box
@@ -465,6 +476,7 @@ def test_the_same_question_has_the_same_answer(installed: Installed) -> None:
     assert again.score_raw(rows_raw).tobytes() == black_box.score_raw(rows_raw).tobytes()
 
 
+@for_each_format
 def test_the_question_is_left_alone(installed: Installed) -> None:
     black_box, rows_raw = installed.loaded.black_box, raw(installed.loaded, FRESH)
     X = black_box.space.encode(rows_raw)
