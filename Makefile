@@ -58,7 +58,7 @@ $(STAMP): pyproject.toml constraints.txt clients/python/pyproject.toml
 	@echo "Installing all model formats and the tools for development into .venv: 2.3 GB, a few minutes."
 	@$(BIN)/python -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null \
 		|| $(PIP) $(if $(TORCH_INDEX_URL),--index-url "$(TORCH_INDEX_URL)",-c constraints.txt) $(TORCH)
-	@$(PIP) -c constraints.txt -e ".[torch,sklearn,xgboost,lightgbm,onnx,parquet,reference,dev]" -e clients/python
+	@$(PIP) -c constraints.txt -e ".[torch,sklearn,xgboost,lightgbm,onnx,parquet,traces,reference,dev]" -e clients/python
 	@touch $@
 
 $(LIGHT): pyproject.toml constraints.txt

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
 
+from app import __version__
 from app.api.middleware import LARGEST_HEAD
 from app.api.openapi import http_api, worker_api
 from app.errors import StateUnusable
@@ -25,6 +26,7 @@ from app.service import Service
 from app.settings import Settings, unknown_settings
 from app.store.migrate import opened
 from app.store.state import require_state
+from app.tracing import send_spans
 
 STARTUP_FAILED = 3
 """Exit code, as uvicorn has it."""
@@ -80,6 +82,8 @@ def begin(settings: Settings) -> None:
         release = ".".join(map(str, needed))
         log.warning("python-outdated", python=platform.python_version(), needed=release, detail="CVE-2024-7592")
     require_state(settings)
+    if settings.traces_url is not None:
+        send_spans(settings.traces_url, __version__)
 
 
 def serve(settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:

@@ -30,6 +30,7 @@ from app.questions.questions import Questions
 from app.registry.ref import Store
 from app.settings import Settings
 from app.store.engine import database_url
+from app.tracing import end_spans
 
 
 class Service:
@@ -94,6 +95,7 @@ class Service:
         await self.budgets.close()
         await self.ledger.close()
         await asyncio.gather(self._lane.close(), self._jobs_lane.close())
+        await asyncio.to_thread(end_spans)
 
     # --- what becomes of jobs ---
 

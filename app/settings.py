@@ -126,6 +126,9 @@ class Settings(BaseSettings):
     model_rows_per_day: Annotated[int, Field(ge=0)] = 200_000_000
     """Records that the models may be asked about for one key in a day (UTC), unless the key has its own number; one
     answer takes about 1,300. 0: no limit."""
+    traces_url: str | None = None
+    """Address to which traces are sent by OTLP over HTTP, such as `http://collector:4318/v1/traces`; needs
+    `recourse-service[traces]`. Unset: none are made."""
     cors_origins: Annotated[tuple[str, ...], NoDecode] = ()
     """Origins whose pages may call the service from a browser, separated by commas; `*` for all."""
     shutdown_s: Annotated[int, Field(ge=0, le=3600)] = 5

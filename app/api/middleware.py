@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 
+from opentelemetry.trace import SpanKind
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,6 +29,7 @@ from app.errors import (
 from app.keys.authentication import extra_headers
 from app.metrics import Metrics
 from app.observability import log, request_id, trace, traceparent
+from app.tracing import span
 
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -102,7 +104,13 @@ class RequestContext:
             await send(message)
 
         try:
-            await self.app(scope, receive, send_with_headers)
+            with span(scope["method"], SpanKind.SERVER, request_id=current) as whole:
+                try:
+                    await self.app(scope, receive, send_with_headers)
+                finally:
+                    route = getattr(scope.get("route"), "path", "")
+                    whole.update_name(f"{scope['method']} {route}".strip())
+                    whole.set_attributes({"http.route": route, "http.response.status_code": status})
         except ClientDisconnect:
             status = CLIENT_LEFT
         except Exception as error:

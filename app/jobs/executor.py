@@ -26,6 +26,7 @@ from app.pool.turns import caller
 from app.questions.answers import Json
 from app.registry.ref import Store
 from app.store.engine import UNREACHABLE
+from app.tracing import span
 
 Answer = TypeVar("Answer")
 
@@ -108,11 +109,12 @@ class Executor:
         self.lane.start()
         # The lane serves keys in turn.
         caller.set(key or "")
-        if not single:
-            await self._compute(job_id, number, self._lines)
-            return
-        async with self._turn(alone=True):
-            await self._compute(job_id, number, self._result)
+        with span("job", job=job_id, part=number):
+            if not single:
+                await self._compute(job_id, number, self._lines)
+                return
+            async with self._turn(alone=True):
+                await self._compute(job_id, number, self._result)
 
     async def _compute(self, job_id: str, number: int, computed: Callable[[Part], Awaitable[list[str]]]) -> None:
         began = time.monotonic()

@@ -28,6 +28,7 @@ from app.settings import Settings
 from app.store.engine import UNREACHABLE, database_url, open_engine, overwrite_log
 from app.store.migrate import upgrade
 from app.store.state import require_state
+from app.tracing import span
 
 Answer = TypeVar("Answer")
 
@@ -131,7 +132,8 @@ class Recorder:
         impatience = loop.call_later(PATIENCE_S, self._give_up, written)
         try:
             self._write_soon()
-            await written
+            with span("ledger", records=len(records)):
+                await written
         finally:
             impatience.cancel()
             # Where it was cancelled: no longer to be written.

@@ -28,6 +28,7 @@ from typing import Any
 
 from app.errors import InternalError, LaneCrashed, LaneTimeout, Overloaded, RecourseError
 from app.observability import log, request_id, trace, traceparent
+from app.tracing import Timed, add_child_spans, timed
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 """Numeric libraries read these on import; parallelism comes from the number of children."""
@@ -266,6 +267,7 @@ class Child:
             raise LaneTimeout from None
         except ConnectionError:
             raise LaneCrashed from None
+        add_child_spans(reply.get("spans", ()))
         if "error" in reply:
             raise RecourseError.from_dict(reply["error"])
         return Written(reply["ok"], reply["texts"]) if "texts" in reply else reply["ok"]
@@ -383,19 +385,22 @@ def _answer(message: bytes, channel: socket.socket) -> bytes:
         _send(channel, message)
         _signal_end(channel, on=True)
 
+    spans: list[Timed] | None
     try:
         call: Call = pickle.loads(message)  # noqa: S301 - from our own parent
         request_id.set(call.origin[0])
         traceparent.set(call.origin[1])
+        spans = None if call.origin[1] is None else []
+        timed.set(spans)
         signal.setitimer(signal.ITIMER_REAL, call.alarm_s)
         signal.setitimer(signal.ITIMER_PROF, call.cpu_s)
         options = call.options | ({"progress": progress} if call.reports else {})
         found = call.function(*call.args, **options)
         if isinstance(found, Written):
             lengths = {name: len(text) for name, text in found.texts.items()}
-            head = json.dumps({"ok": found.facts, "texts": lengths}, allow_nan=False).encode()
+            head = json.dumps({"ok": found.facts, "texts": lengths, "spans": spans or ()}, allow_nan=False).encode()
             return b"".join([head, b"\n", *found.texts.values()])
-        return json.dumps({"ok": found}, allow_nan=False).encode()
+        return json.dumps({"ok": found, "spans": spans or ()}, allow_nan=False).encode()
     except RecourseError as error:
         return json.dumps({"error": error.to_dict()}, default=str).encode()
     except MemoryError:

@@ -17,6 +17,7 @@ from app.observability import log, request_id, traceparent
 from app.pool.child import ALARM_S, Call, Child, Need, Origin, Progress
 from app.pool.quarantine import Quarantine
 from app.pool.turns import Turns
+from app.tracing import span
 
 GRACE_S = 0.5
 """Longest time after its deadline that a computation has to end by itself before its process is killed."""
@@ -172,20 +173,22 @@ class Pool:
         if need is not None:
             self._quarantine.require(need.name)
         give_up = time.monotonic() + (timeout_s if wait_s is None else wait_s)
-        child = await self._take(need, give_up)
+        with span("queue"):
+            child = await self._take(need, give_up)
         failure: str | None = "cancelled"
         try:
             left_s = max(give_up - time.monotonic(), 0.0) if wait_s is None else timeout_s
             kill_after_s = left_s + max(LEAST_GRACE_S, min(GRACE_S, GRACE_SHARE * timeout_s))
-            call = Call(
-                function,
-                args,
-                {"deadline_s": left_s},
-                alarm_s=kill_after_s + ALARM_S,
-                reports=on_progress is not None,
-                origin=(request_id.get(), traceparent.get()),
-            )
-            result = await child.call(call, kill_after_s, on_progress)
+            with span("compute", model="" if need is None else need.name):
+                call = Call(
+                    function,
+                    args,
+                    {"deadline_s": left_s},
+                    alarm_s=kill_after_s + ALARM_S,
+                    reports=on_progress is not None,
+                    origin=(request_id.get(), traceparent.get()),
+                )
+                result = await child.call(call, kill_after_s, on_progress)
             failure = None
         except RecourseError as error:
             failure = FAILURES.get(type(error))

@@ -8,13 +8,12 @@ def main() -> None:
     from starlette.responses import JSONResponse
 
     from app.api.job_responses import described
-    from app.main import create_app, run
-    from app.observability import configure_logging
+    from app.main import begin, create_app, run
     from app.settings import Settings
     from tests.jobs.kinds import KINDS
 
     settings = Settings()
-    configure_logging(settings.log_level)
+    begin(settings)
     app = create_app(settings, KINDS)
 
     @app.post("/test/{kind}")

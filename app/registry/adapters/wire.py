@@ -24,6 +24,7 @@ import httpcore
 from app.errors import ModelUnavailable
 from app.observability import origin_headers
 from app.remote_hosts import RemoteHost
+from app.tracing import child_span
 
 RETRIES = 2
 """Further attempts to connect, after half a second and one second."""
@@ -104,7 +105,8 @@ class Wire:
         with self._turn:
             self._backend.until = until
             try:
-                return self._send(verb, url, [*self._headers, *origin_headers(), *headers], content, limit)
+                with child_span("model call", verb=verb):
+                    return self._send(verb, url, [*self._headers, *origin_headers(), *headers], content, limit)
             except _FAILURES as error:
                 if time.monotonic() >= until:
                     raise OutOfTime from error
