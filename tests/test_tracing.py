@@ -75,7 +75,10 @@ def test_a_request_is_followed_to_the_model_and_the_ledger(collector: Collector,
     model_server.behave()
     registry = Registry(tmp_path / "store", Trust(hosts=model_server.hosts))
     registry.register(make_remote(tmp_path / "model", model_server).write(id="loan"))
-    more = {"RECOURSE_REMOTE_HOSTS": f"http://127.0.0.1:{model_server.port}=127.0.0.1", "RECOURSE_TRACES_URL": collector.url}
+    more = {
+        "RECOURSE_REMOTE_HOSTS": f"http://127.0.0.1:{model_server.port}=127.0.0.1",
+        "RECOURSE_TRACES_URL": collector.url,
+    }
     with starting("sqlite", registry.root, tmp_path) as start:
         server = start(**more, OTEL_BSP_SCHEDULE_DELAY="100").ready()
         model_server.behave()
