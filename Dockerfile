@@ -13,9 +13,15 @@ RUN if [ -n "${TORCH_INDEX_URL}" ]; then pip install --index-url "${TORCH_INDEX_
 # The dependencies need the package's name and version, not its code.
 COPY pyproject.toml README.md LICENSE ./
 COPY app/__init__.py app/
-RUN pip install -c constraints.txt ".[torch,sklearn,xgboost,onnx,reference]"
+RUN pip install -c constraints.txt ".[torch,sklearn,xgboost,onnx,traces,reference]"
 COPY app app
 RUN pip install --no-deps --force-reinstall .
+
+FROM build AS sbom
+# Which Python packages the image has, with their licences, as CycloneDX.
+RUN python -m venv /opt/sbom && /opt/sbom/bin/pip install cyclonedx-bom==7.5.0 \
+ && /opt/sbom/bin/cyclonedx-py environment --output-reproducible --output-format JSON \
+    --output-file /opt/sbom.cdx.json /opt/recourse
 
 FROM ${PYTHON_IMAGE}
 # Nobody becomes another user in here, so no program may change its user.
@@ -24,6 +30,7 @@ RUN find / -xdev -type f -perm /6000 -exec chmod a-s {} + \
  && install -d /srv/recourse \
  && install -d -o 10001 -g 10001 /srv/recourse/var
 COPY --from=build /opt/recourse /opt/recourse
+COPY --from=sbom /opt/sbom.cdx.json /opt/recourse/
 COPY --chown=10001:10001 models_store /srv/recourse/models_store
 ENV PATH=/opt/recourse/bin:${PATH} \
     PYTHONDONTWRITEBYTECODE=1 \
