@@ -61,7 +61,7 @@ def notice_about(
         applicant=request["applicant"],
         reasons=answer.get("reasons") or reasons,
         features=model.space.schema,
-        title=manifest.title,
+        title=manifest.titles.get(language, manifest.title),
         threshold=manifest.threshold if manifest.output is Output.PROBABILITY else None,
         scale=manifest.points,
     )

@@ -15,7 +15,7 @@ from app.pool.child import Written
 from app.pool.pool import Pool
 from app.pool.quarantine import Quarantine
 from app.questions.answers import Json, identity, plain
-from app.recourse.features import Change, Feature, Table
+from app.recourse.features import Change, Feature, Table, Words
 from app.recourse.models.score import Output
 from app.registry.ref import ModelRef, Store
 from app.registry.version import RegisteredModel
@@ -222,6 +222,7 @@ def _summary(model: RegisteredModel) -> Json:
     return {
         **plain(identity(model)),
         "title": manifest.title,
+        "titles": manifest.titles,
         "description": manifest.description,
         "active": model.active,
         "registered_at": timestamp(model.registered_at),
@@ -244,6 +245,8 @@ def _describe(feature: Feature) -> Json:
         "step": feature.step,
         "decimals": feature.decimals,
         "categories": None if feature.is_number else [level for level in feature.levels if level is not None],
+        "level_names": dict(feature.level_names),
+        "words": {tag: _words(words) for tag, words in feature.words.items()},
         "change": (Change.NONE if feature.is_fixed else feature.change).value,
         "cost": feature.cost,
         "spread": None if feature.is_group else feature.scale,
@@ -258,6 +261,10 @@ def _describe(feature: Feature) -> Json:
         "max_change": None if feature.max_change is None else plain(feature.max_change),
         "least_change": feature.least_change,
     }
+
+
+def _words(words: Words) -> Json:
+    return {"label": words.label, "unit": words.unit, "levels": dict(words.levels)}
 
 
 def _derived(schema: Sequence[Feature], record: Mapping[str, object]) -> Json:

@@ -113,6 +113,8 @@ class ModelSummary(ModelVersion):  # type: ignore[misc]
 
     title: str
     """Name for people."""
+    titles: dict[str, str]
+    """The same in other languages, by their tags, such as `de`."""
     description: str | None
     """What the lender says about it."""
     active: bool
@@ -139,6 +141,17 @@ class Models(Described):
     """Every registered version."""
 
 
+class FeatureWords(Described):
+    """What people call a feature in another language; null, or absent, where it is as in the manifest's own."""
+
+    label: str | None
+    """Its name for people."""
+    unit: str | None
+    """Unit of its values."""
+    levels: dict[str, str]
+    """Levels and special codes."""
+
+
 class FeatureDescription(Described):
     """One feature of a model."""
 
@@ -160,6 +173,10 @@ class FeatureDescription(Described):
     """Digits after the point in counterfactuals."""
     categories: list[str | bool] | None
     """Legal values, ordered for an ordinal feature; null for numbers."""
+    level_names: dict[str, str]
+    """What people call levels, where that is not their name."""
+    words: dict[str, FeatureWords]
+    """What people call it in other languages, by their tags, such as `de`."""
     change: Change
     """How advice may change the feature: `any`, `increase`, `decrease` or `none`."""
     cost: float

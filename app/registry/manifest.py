@@ -126,6 +126,8 @@ class Manifest(ManifestPart):
     """Name of this version; versions are never overwritten."""
     title: Name
     """Name of the model for display."""
+    titles: dict[Annotated[str, StringConstraints(min_length=2, max_length=35)], Name] = Field(default_factory=dict)
+    """The title in other languages, by their tags, such as `de`."""
     description: Words | None = None
     """Its decision and training data, in words."""
     artifact: AnyArtifact

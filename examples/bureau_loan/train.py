@@ -67,6 +67,7 @@ def write(directory: Path, booster: Any, records: list[Record], repaid: np.ndarr
         "id": "bureau-loan",
         "version": version,
         "title": "Personal loan with a bureau record (synthetic applicants)",
+        "titles": {"de": "Privatkredit mit Auskunft (erfundene Antragsteller)"},
         "description": f"Probability that an applicant for a personal loan repays it. Trained on {REFERENCE:,} "
         f"synthetic applicants, some with missing values and codes of a credit bureau; AUC {STATED_AUC} on new ones.",
         "artifact": {"format": "xgboost", "path": "model.json", "sha256": hashlib.sha256(content).hexdigest()},
@@ -77,7 +78,9 @@ def write(directory: Path, booster: Any, records: list[Record], repaid: np.ndarr
         "label": LABEL,
     }
     features = FEATURES.read_text(encoding="utf-8")
-    (directory / "model.yaml").write_text(yaml.safe_dump(head, sort_keys=False, width=120) + features, encoding="utf-8")
+    (directory / "model.yaml").write_text(
+        yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=120) + features, encoding="utf-8"
+    )
 
 
 def main() -> None:

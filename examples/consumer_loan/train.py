@@ -72,6 +72,7 @@ def main() -> None:
             "id": "consumer-loan",
             "version": arguments.model_version,
             "title": "Personal loan (synthetic applicants)",
+            "titles": {"de": "Privatkredit (erfundene Antragsteller)"},
             "description": description(arguments.year),
         },
         space=space,

@@ -30,7 +30,7 @@ GERMAN: dict[str, Words] = {
         label="Laufzeit",
         unit="Monate",
         reason=ReasonWords(too_high="Laufzeit zu lang", too_low="Laufzeit zu kurz"),
-        sentence=Sentence(any="In {to} statt in {from} zurückzahlen"),
+        sentence=Sentence(any="Über {to} statt über {from} zurückzahlen"),
     ),
     "employment": Words(
         label="Zeit im jetzigen Arbeitsverhältnis",

@@ -9,14 +9,24 @@ from pathlib import Path
 
 import numpy as np
 
-from app.recourse.features import Change, Feature, FeatureType, parse_column
+from app.recourse.features import Change, Feature, FeatureType, Words, parse_column
 
 
 def _number(
     name: str, label: str, low: int, high: int, unit: str | None = None, change: Change = Change.ANY
 ) -> Feature:
     return Feature(
-        name=name, type=FeatureType.INTEGER, label=label, unit=unit, min=low, max=high, step=1, change=change
+        name=name,
+        type=FeatureType.INTEGER,
+        label=label,
+        unit=unit,
+        min=low,
+        max=high,
+        step=1,
+        change=change,
+        words={
+            "de": Words(label=GERMAN[name], unit="Monate" if unit == "months" else "Jahre" if unit == "years" else unit)
+        },
     )
 
 
@@ -24,6 +34,7 @@ def _codes(name: str, label: str, change: Change = Change.ANY, *, protected: boo
     return Feature(
         name=name, type=FeatureType.CATEGORICAL, label=label, categories=tuple(CODES[name]), level_names=CODES[name],
         change=change, protected=protected,
+        words={"de": Words(label=GERMAN[name], levels=dict(zip(CODES[name], GERMAN_LEVELS[name], strict=True)))},
     )  # fmt: skip
 
 
@@ -92,6 +103,39 @@ CODES: dict[str, dict[str, str]] = {
     "foreign_worker": {"A201": "yes", "A202": "no"},
 }
 """What each code means, in the order of the codes. A47 (vacation) does not occur in the data."""
+
+GERMAN: dict[str, str] = {
+    "status": "Girokonto", "duration": "Laufzeit", "credit_history": "Frühere Kredite", "purpose": "Verwendungszweck",
+    "amount": "Kreditbetrag", "savings": "Ersparnisse", "employment_duration": "Zeit im jetzigen Arbeitsverhältnis",
+    "installment_rate": "Klasse der Rate", "personal_status_sex": "Familienstand und Geschlecht",
+    "other_debtors": "Mitantragsteller oder Bürgen", "present_residence": "Klasse der Wohndauer",
+    "property": "Vermögen", "age": "Alter", "other_installment_plans": "Andere Ratenkredite",
+    "housing": "Wohnsituation", "number_credits": "Klasse der Zahl der Kredite bei dieser Bank", "job": "Beruf",
+    "people_liable": "Klasse der Zahl der Unterhaltsberechtigten", "telephone": "Telefon",
+    "foreign_worker": "Gastarbeiter",
+}  # fmt: skip
+"""What each feature is called in German."""
+
+GERMAN_LEVELS: dict[str, tuple[str, ...]] = {
+    "status": ("unter 0 DM", "0 bis 200 DM", "200 DM oder mehr, oder ein Jahr lang Gehaltskonto", "kein Girokonto"),
+    "credit_history": ("keine Kredite, oder alle pünktlich zurückgezahlt", "alle Kredite dieser Bank zurückgezahlt",
+                       "laufende Kredite bisher pünktlich", "früher Verzug", "kritisches Konto, oder Kredite anderswo"),
+    "purpose": ("Neuwagen", "Gebrauchtwagen", "Möbel oder Einrichtung", "Radio oder Fernseher", "Haushaltsgeräte",
+                "Reparaturen", "Ausbildung", "Umschulung", "Geschäft", "Sonstiges"),
+    "savings": ("unter 100 DM", "100 bis 500 DM", "500 bis 1000 DM", "1000 DM oder mehr", "unbekannt, oder keine"),
+    "employment_duration": ("arbeitslos", "unter 1 Jahr", "1 bis 4 Jahre", "4 bis 7 Jahre", "7 Jahre oder mehr"),
+    "personal_status_sex": ("Mann, geschieden oder getrennt", "Frau, geschieden, getrennt oder verheiratet",
+                            "Mann, ledig", "Mann, verheiratet oder verwitwet"),
+    "other_debtors": ("keine", "Mitantragsteller", "Bürge"),
+    "property": ("Immobilie", "Bausparvertrag oder Lebensversicherung", "Auto oder anderes", "unbekannt, oder keines"),
+    "other_installment_plans": ("bei einer Bank", "bei Geschäften", "keine"),
+    "housing": ("zur Miete", "Eigentum", "mietfrei"),
+    "job": ("arbeitslos oder ungelernt, nicht ansässig", "ungelernt, ansässig", "Facharbeiter oder Beamter",
+            "leitend, selbständig, hoch qualifiziert"),
+    "telephone": ("keines", "ja, auf den Namen des Kunden"),
+    "foreign_worker": ("ja", "nein"),
+}  # fmt: skip
+"""What each level is called in German, in the order of `CODES`."""
 
 ALL = (
     _codes("status", "Checking account"),

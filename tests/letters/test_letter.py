@@ -127,7 +127,7 @@ def test_a_refusal_in_german() -> None:
         "- Bürgschaft: nein -",
         "- Wohnen: keine Angabe Was",
         "etwa 3 Monate",
-        "1. Kreditbetrag: von 20.800 EUR auf 15.700 EUR senken. 2. Jemanden finden, der bürgt.",
+        "1. Kreditbetrag senken: 15.700 EUR statt 20.800 EUR. 2. Jemanden finden, der bürgt.",
         "mindestens 94",
         "bis zum 31. Mai 2026",
     ):

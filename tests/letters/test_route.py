@@ -86,6 +86,20 @@ def test_the_language_is_that_of_the_request(client: httpx.Client, address: str)
     assert faults(client.get(f"{address}?lang=xx")) == {"": "the query parameter lang must be one of de, en"}
 
 
+def test_the_words_of_a_language_reach_schema_and_letter(demo: Running) -> None:
+    with httpx.Client(base_url=demo.url, timeout=30) as client:
+        features = {one["name"]: one for one in client.get("/models/consumer-loan/schema").json()["features"]}
+        assert client.get("/models/consumer-loan").json()["titles"]["de"].startswith("Privatkredit")
+        assert features["term"]["words"]["de"] == {"label": "Laufzeit", "unit": "Monate", "levels": {}}
+        assert features["savings"]["words"]["de"]["levels"]["none"] == "keine"
+        body = REASONS_EXAMPLES["accepted"]["value"]
+        given = client.post("/recourse", json={**body, "count": 3}).json()["id"]
+        letter = " ".join(client.get(f"/recourse/{given}/notice?format=text&lang=de").text.split())
+    assert "Ihr Antrag: Privatkredit (erfundene Antragsteller)" in letter
+    for english in ("Personal loan", "months", "Loan", "income"):
+        assert english not in letter
+
+
 def test_the_page_is_safe_to_open(client: httpx.Client, address: str) -> None:
     page = client.get(f"{address}?format=html")
     assert "&lt;b&gt;case&lt;/b&gt;" in page.text

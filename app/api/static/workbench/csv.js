@@ -102,7 +102,7 @@ const WORDS = /** @type {Record<string, boolean>} */ ({ true: true, 1: true, fal
 
 /** @param {Feature} feature @param {string} text @returns {Value | undefined} */
 function levelOf(feature, text) {
-  const named = feature.categories?.find((level) => key(formatValue(feature, level)) === key(text));
+  const named = feature.categories?.find((level) => [formatValue(feature, level), String(level)].map(key).includes(key(text)));
   return named ?? (feature.type === "binary" ? WORDS[key(text)] : undefined);
 }
 

@@ -24,7 +24,7 @@ export const isAdvice = ({ change, derived, moves_with_time: moves, ...feature }
 function adviceText(feature) {
   const { min, max, categories } = feature.advice;
   if (!isAdvice(feature)) return "";
-  if (categories) return `advice: ${categories.join(", ")}`;
+  if (categories) return `advice: ${categories.map((level) => formatValue(feature, level)).join(", ")}`;
   return min === null && max === null ? "" : `advice: ${between(feature, min, max)}`;
 }
 

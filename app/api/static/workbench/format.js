@@ -76,6 +76,8 @@ export const meaningOf = ({ special }, value) =>
 /** @param {Feature} feature @param {Value} value */
 export function formatValue(feature, value) {
   if (value === null) return "missing";
+  const named = feature.level_names?.[String(value)];
+  if (named !== undefined && feature.categories) return named;
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "string") return value;
   const meaning = meaningOf(feature, value);

@@ -105,7 +105,7 @@ function typedControl(feature, end, common) {
       placeholder: "any",
     });
   const free = end === "min" ? 0 : categories.length - 1;
-  return h("select", common, ...categories.map((c, i) => h("option", { value: i, selected: i === free }, String(c))));
+  return h("select", common, ...categories.map((c, i) => h("option", { value: i, selected: i === free }, formatValue(feature, c))));
 }
 
 /** How far a number moves, at most and at least. @param {Feature} feature @param {() => void} onChange */

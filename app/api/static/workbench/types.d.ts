@@ -14,6 +14,7 @@ export interface Feature {
   step: number | null;
   decimals: number | null;
   categories: (string | boolean)[] | null;
+  level_names: Record<string, string>;
   change: string;
   /** Whether the value may be missing. */
   missing: boolean;
