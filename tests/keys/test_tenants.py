@@ -1,5 +1,6 @@
 """What a key may see, erase and ask: its own, of the models that it is limited to, within its budget."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,6 +62,16 @@ def test_a_key_sees_and_erases_only_what_it_asked_for(locked: Running) -> None:
             assert three.delete(path).status_code == 200
         assert one.delete(path).json()["status"] == "erased", "as often as one likes"
         problem(two.delete(path), 404, "unknown-recourse")
+
+
+def test_an_export_has_only_what_the_key_asked_for(locked: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also beyond its first part, which alone is read before the response begins."""
+    monkeypatch.setattr("app.ledger.given.EXPORTED_AT_ONCE", 1)
+    with client_with(locked, Scope.RECOURSE) as one, client_with(locked, Scope.RECOURSE) as two:
+        given = [client.post("/recourse", json=question()).json()["id"] for client in (one, two, one, two, one)]
+        for client, own in ((one, given[::2]), (two, given[1::2])):
+            lines = client.get("/recourse", headers={"Accept": "application/x-ndjson"}).text.splitlines()
+            assert [json.loads(line)["id"] for line in lines] == own[::-1]
 
 
 def test_a_renewed_key_sees_what_it_asked_for_and_its_old_secret_nothing(locked: Running) -> None:
