@@ -21,11 +21,12 @@ from pydantic import ValidationError
 
 from app.errors import ModelRefused, RecourseError, RehearsalFailed
 from app.futures.backtest import Backtester, Dates, dates_of
+from app.futures.likeness import ASKING, Compared, compared
 from app.futures.recipe import Recipe
 from app.futures.records import Records, Sample, newer_records, reference_records, sample
 from app.futures.spec import Choices, Material, Spec, asked_for, read_spec, recipe_of, specified
 from app.futures.stacks import Kind, pack
-from app.futures.store import FAILED, RECORD, SPEC, FutureManifest, FuturesRecord, Part, SetName, SetRecord
+from app.futures.store import FAILED, RECORD, SPEC, FutureManifest, FuturesRecord, Part, SetName, SetRecord, open_set
 from app.futures.stress import STRENGTHS, Stressed, stressed_records
 from app.futures.underway import alone, noted
 from app.observability import log
@@ -301,6 +302,7 @@ class _Rehearsal:
                 f"Future models decide only {agreement:.0%} of the reference records as {self.registered.name} does; "
                 "does the label say 1 for the favourable outcome?"
             )
+        compared = self._compared(packed / "held_back", sets["held_back"], checks)
         record = FuturesRecord(
             created_at=datetime.now(UTC),
             name=_name(sets.values()),
@@ -321,12 +323,26 @@ class _Rehearsal:
             stressed=sets.get("stressed"),
             backtest=backtest,
             no_backtest=no_backtest,
+            rank=None if compared is None else compared.rank,
+            apart=0.0 if compared is None else compared.apart,
             agreement=round(agreement, 4),
             seconds=round(sum(check.seconds for check in checks.values()), 3),
         )
         _replace(self.registered.directory, packed, record)
         shutil.rmtree(self.partial, ignore_errors=True)
         return record
+
+    def _compared(self, directory: Path, held_back: SetRecord, checks: dict[int, Check]) -> Compared | None:
+        """How today's model compares with those of a recipe of ours; None for other models and a remote model."""
+        recipe_known = self.spec.source in ("retrained", "stand_in") and self.records.of_reference
+        if not recipe_known or self.loaded.black_box.remote is not None:
+            return None
+        kept = [self._path(i) for i in self.sets["search"] if not checks[i].dropped][:ASKING]
+        columns = self.registered.columns
+        asking = [self.kind.member(path.parent, path.name, path.read_bytes()).of_columns(columns) for path in kept]
+        files = {file: (directory / file).read_bytes() for file in held_back.digests}
+        models = open_set(self.registered, self.kind, held_back.stack, held_back.models, directory, files)
+        return compared(self.loaded, asking, models, self.choices.seed)
 
     def _pack(self, packed: Path, name: SetName, indices: Sequence[int], checks: dict[int, Check]) -> SetRecord:
         # A model under stress is known by its place, so none is dropped: one that is no better than chance decides as

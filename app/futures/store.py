@@ -23,7 +23,7 @@ from app.futures.stacks import STACKS, Kind
 from app.kept import kept
 from app.observability import log
 from app.recourse.models.black_box import Input
-from app.recourse.models.committee import Backtest, Drawn, FutureModels, Futures, Stress, StressedModels
+from app.recourse.models.committee import Backtest, Drawn, FutureModels, Futures, Likeness, Stress, StressedModels
 from app.recourse.models.score import Output
 from app.registry.artifact import Artifact
 from app.registry.files import Stamp, digest, read_regular, stamp
@@ -36,6 +36,14 @@ SetName: TypeAlias = Literal["search", "held_back", "stressed_search", "stressed
 
 Source: TypeAlias = Literal["retrained", "command", "supplied", "stand_in"]
 Json: TypeAlias = dict[str, Any]
+
+SIGNIFICANCE = 0.05
+"""Chance of finding that today's model differs from its future models where their recipe is the lender's, at most."""
+
+ADVICE = (
+    "Today's model does not look like one that this recipe trains, so intervals are wider. Make the models with the "
+    "lender's own training: recourse models rehearse --command, or --from a folder of models that it has trained."
+)
 
 
 class Part(BaseModel):
@@ -116,6 +124,10 @@ class FuturesRecord(Part):
     """What models of later dates kept of answers of earlier ones; empty where there are no dates."""
     no_backtest: str | None = None
     """Why there is none, although the manifest names a column of dates."""
+    rank: FiniteFloat | None = None
+    """Of today's model among the held-back ones where answers lie (`likeness`); None where it was not compared."""
+    apart: FiniteFloat = 0.0
+    """How far it is from their mean there, in their standard deviations."""
     agreement: FiniteFloat
     """Share of reference records that a future model has not seen and decides as today's does; mean over the models."""
     seconds: FiniteFloat
@@ -134,6 +146,11 @@ class FuturesRecord(Part):
         if self.stressed_search is not None and self.stressed is not None:
             found |= {"stressed_search": self.stressed_search, "stressed": self.stressed}
         return found
+
+    @property
+    def likeness(self) -> Likeness | None:
+        """Whether today's model looks like one of the future models."""
+        return None if self.rank is None else "differs" if self.rank <= SIGNIFICANCE else "alike"
 
     @property
     def stresses(self) -> tuple[Stress, ...]:
@@ -161,6 +178,8 @@ def status(model: RegisteredModel) -> Json:
             "search": found.search.models,
             "held_back": found.held_back.models,
             "agreement": found.agreement,
+            "recipe": found.likeness,
+            "advice": ADVICE if found.likeness == "differs" else None,
             "records": found.records,
             "labels": found.labels,
             "stress": [asdict(one) for one in found.stresses],
@@ -175,6 +194,8 @@ def status(model: RegisteredModel) -> Json:
             "search",
             "held_back",
             "agreement",
+            "recipe",
+            "advice",
             "records",
             "labels",
             "stress",
@@ -303,6 +324,8 @@ def _load(model: RegisteredModel) -> Futures | None:
         stressed=stressed.get("stressed"),
         source=record.source,
         records=None if record.source == "supplied" else record.records,
+        recipe=record.likeness,
+        apart=record.apart if record.likeness == "differs" else None,
         backtest=record.backtest,
     )
 

@@ -9,7 +9,7 @@ from app.api.described import Described, describe
 from app.api.strict import FEW, MOST_ENTRIES, Strict
 from app.questions import answers
 from app.recourse.features import Advice, Change, FeatureType, MaxChange, RawValue, Takes
-from app.recourse.models.committee import Drawn
+from app.recourse.models.committee import Drawn, Likeness
 
 VALUE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "boolean"}, {"type": "null"}]}
 
@@ -53,6 +53,11 @@ class FuturesStatus(Described):
     """Number of models that take part in no search and measure the validity of answers."""
     agreement: float | None
     """Share of reference records on which a future model that was not trained on them agrees with this version."""
+    recipe: Likeness | None
+    """Whether this version looks like one that their recipe trains, where answers lie; intervals are wider where it
+    differs. Null for models of the lender's own command or folder, and where it was not compared."""
+    advice: str | None
+    """What makes promises surer where it differs; null elsewhere."""
     records: Drawn | None
     """Bootstraps of half the records, or of the full size."""
     labels: Literal["outcomes", "own_decisions"] | None

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from app.recourse.actions.accepted_values import AcceptedValues
 from app.recourse.answer_part import EXACT, AnswerPart
-from app.recourse.models.committee import Direction, Drawn
+from app.recourse.models.committee import Direction, Drawn, Likeness
 from app.recourse.promise import promise_text
 from app.recourse.reports import MethodReport
 
@@ -166,6 +166,9 @@ class FutureCertificate(AnswerPart):
     """`fresh`: they vary as models of new records do; `same`: as models of today's; null where it is not known."""
     asked: float | None = field(metadata=EXACT)
     """The `future_validity` of the request; null where it set none."""
+    recipe: Likeness | None = None
+    """`differs`: today's model does not look like one that their recipe trains, and the interval is wider by as much;
+    null where this was not compared."""
     measured: MeasuredFuture | None = None
     """Null where later versions kept as much as the probability says, or there is too little to compare."""
     under: Literal["stress", "same"] | None = None

@@ -25,6 +25,9 @@ Drawn: TypeAlias = Literal["fresh", "same"]
 """How many records are drawn for each future model: half as many as there are, so that it varies as much as a model of
 new records does (`fresh`), or as many (`same`)."""
 
+Likeness: TypeAlias = Literal["alike", "differs"]
+"""Whether today's model looks like one that the recipe of the future models trains."""
+
 ScoreAll: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """From model input, ``(n, d)`` encoded or ``(n, p)`` raw, to scores ``(n, k)`` of k models; NaN where there is none."""
 
@@ -146,5 +149,9 @@ class Futures:
     """Take part in searches for what withstands stress; None where no stress was rehearsed."""
     stressed: StressedModels | None = None
     """Of the same stresses; take part in no search, and in no share that is about the others."""
+    recipe: Likeness | None = None
+    """Whether today's model looks like one of them where answers lie; None where this was not compared."""
+    apart: float | None = None
+    """Where it does not, how far it is from their mean, in their standard deviations; else None."""
     backtest: tuple[Backtest, ...] = ()
     """Of questions like the one that is asked; empty where there was no backtest of such."""

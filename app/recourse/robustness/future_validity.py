@@ -70,6 +70,7 @@ def _certificate(problem: RecourseProblem, count: int, under_stress: StressedFut
         models=models,
         source=futures.source,
         records=futures.records,
+        recipe=futures.recipe,
         asked=asked,
         under=under,
         measured=_measured(futures, count / models),
@@ -80,7 +81,7 @@ def _certificate(problem: RecourseProblem, count: int, under_stress: StressedFut
 
 def _interval(futures: Futures, count: int) -> tuple[float, float]:
     """That of the share where so many models accept."""
-    return share_interval(count, futures.held_back.count, futures.records)
+    return share_interval(count, futures.held_back.count, futures.records, futures.apart or 0.0)
 
 
 def _stressed(
@@ -118,7 +119,7 @@ def _how_far(
     held = [s for s, least in zip(stress.strengths, lowest.tolist(), strict=True) if least >= asked - ROUNDING]
     return StressedFuture(
         lowest=share,
-        interval=share_interval(round(share * models), models, futures.records),
+        interval=share_interval(round(share * models), models, futures.records, futures.apart or 0.0),
         column=stress.stresses[which].column,
         direction=stress.stresses[which].direction,
         strength=stress.strengths[at],

@@ -12,6 +12,8 @@ is the share ``t`` at which as many acceptances as were counted, or more (fewer)
 
 What varies for another reason than the records, such as the seed of a network, is counted as if it were records; the
 interval is wider than it has to be then.
+
+Where today's model is far from the models of the recipe, so may the next one be: both ends move by as much.
 """
 
 import math
@@ -34,7 +36,7 @@ FARTHEST = float(ndtri(1.0 - 1e-15))
 
 
 @lru_cache(maxsize=4096)
-def share_interval(hits: int, models: int, records: Drawn | None) -> tuple[float, float]:
+def share_interval(hits: int, models: int, records: Drawn | None, apart: float = 0.0) -> tuple[float, float]:
     """95 % confidence interval of the share of models that accept a record, in [0, 1].
 
     Of all models like these; of models trained on other records, where these are `fresh`.
@@ -43,7 +45,13 @@ def share_interval(hits: int, models: int, records: Drawn | None) -> tuple[float
     ----------
     hits : models that accept it, of `models`
     records : how those that the models were trained on were drawn; None where it is not known, for supplied models
+    apart : how far the lender's models may be from the centre of these, in their standard deviations
     """
+    if apart:
+        # In standard deviations between models of independent samples, of which half-sized bootstraps have two.
+        moved = apart * (math.sqrt(2.0) if records == "fresh" else 1.0)
+        low, high = share_interval(hits, models, records)
+        return float(ndtr(ndtri(low) - moved)), float(ndtr(ndtri(high) + moved))
     if records != "fresh":
         return clopper_pearson(hits, models)
     tail = (1.0 - CONFIDENCE) / 2.0

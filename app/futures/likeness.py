@@ -1,0 +1,76 @@
+"""Whether today's model looks like one that the recipe trains, where answers lie.
+
+Answers lie apart from the records, where models that agree on all records may differ. So a few models of the search set
+answer people whom they refuse, and today's model and the held-back models score these answers. None of them took part
+in the search, so if the recipe is the lender's, today's model is one more of them: the rank of its distance from their
+mean, among theirs, is a conformal p-value.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from app.futures.store import SIGNIFICANCE
+from app.recourse.actions.action_set import action_set
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.committee import FutureModels
+from app.recourse.problem import RecourseProblem, Reference
+from app.recourse.solve import DEFAULT_METHOD, METHODS, solve
+from app.registry.version import LoadedModel
+
+ASKING = 3
+"""Models of the search set that answer people."""
+PEOPLE = 12
+"""People whom each of them answers, at most."""
+FEWEST = 10
+"""Answers without which nothing is compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """How today's model compares with the models of a recipe."""
+
+    rank: float
+    """Small where it is far from them: its rank among the held-back models, in (0, 1]."""
+    apart: float
+    """Mean distance of its scores of the answers from the mean of these models', in their standard deviations."""
+
+
+def compared(loaded: LoadedModel, asking: Sequence[BlackBox], held_back: FutureModels, seed: int) -> Compared | None:
+    """Compare today's model with the held-back ones; None where there are too few of these, or too few answers.
+
+    Errors as `solve`.
+    """
+    if held_back.count < 1.0 / SIGNIFICANCE - 1.0:
+        return None
+    rows_raw = _answers(loaded, asking, seed)
+    if len(rows_raw) < FEWEST:
+        return None
+    own, others = loaded.black_box.score_raw(rows_raw), held_back.scores_raw(rows_raw)
+    usable = np.isfinite(own) & np.isfinite(others).all(axis=1) & (others.std(axis=1) > 0.0)
+    if usable.sum() < FEWEST:
+        return None
+    own, others = own[usable, None], others[usable]
+    every = np.hstack([own, others])
+    distances = np.abs(((every - every.mean(axis=1, keepdims=True)) / every.std(axis=1, keepdims=True)).mean(axis=0))
+    apart = ((own - others.mean(axis=1, keepdims=True)) / others.std(axis=1, ddof=1, keepdims=True)).mean()
+    return Compared(rank=float((distances >= distances[0]).mean()), apart=float(abs(apart)))
+
+
+def _answers(loaded: LoadedModel, asking: Sequence[BlackBox], seed: int) -> Float[np.ndarray, "n p"]:
+    space, reference, method = loaded.registered.space, loaded.reference, METHODS[DEFAULT_METHOD]
+    found: list[np.ndarray] = []
+    for i, model in enumerate(asking):
+        scores = model.score_raw(reference.rows_raw)
+        refused_raw = reference.rows_raw[scores < 0.0]
+        own = Reference(
+            space=space, rows_raw=reference.rows_raw, scores=scores, largest_distance=reference.largest_distance
+        )
+        for row_raw in refused_raw[np.random.default_rng([seed, i]).permutation(len(refused_raw))[:PEOPLE]]:
+            problem = RecourseProblem(
+                black_box=model, reference=own, action_set=action_set(space, row_raw, rules=loaded.rules)
+            )
+            found += [one.row_raw for one in solve(problem, method, method.params()).counterfactuals[:1]]
+    return np.array(found).reshape(-1, space.p)
