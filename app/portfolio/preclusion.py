@@ -1,8 +1,8 @@
 """Whether a person has any way at all: a proof that the model refuses every legal record, a record, or a bound.
 
 Three proofs, each about the black box itself: all legal records, where they are few; for linear models and networks
-with ReLU infeasibility of a mixed-integer program over the action set; for single trees no favourable leaf within
-reach. A form of the model that a proof uses must first give the black box's own scores of the reference records.
+with ReLU infeasibility of a mixed-integer program over the action set; for trees no leaves within reach whose sum is
+enough. A form of the model that a proof uses must first give the black box's own scores of the reference records.
 Elsewhere random legal records bound the share that is accepted: that is no proof.
 """
 
@@ -20,6 +20,7 @@ from app.portfolio.shares import most_accepted
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.black_box import BlackBox
 from app.recourse.problem import Reference
+from app.recourse.search.forest_branching import ForestBranching
 from app.recourse.search.legal_rows import every_row
 from app.recourse.search.mixed_integer import FAR, ActionProgram, Solved
 from app.recourse.search.network_program import NetworkProgram
@@ -36,6 +37,9 @@ TRIED, HEADROOM = 100, 3.0
 
 NEAR, CLOSE = 3.0, 2e-3
 """Scores within the first of the threshold must be reproduced up to the second; farther out outputs saturate."""
+
+COMPARED = 200
+"""Reference records near the threshold whose scores the leaves must reproduce."""
 
 LIMIT_S = 1.0
 """Time for a program; then it is open."""
@@ -70,7 +74,11 @@ def preclusion(
         proof: Literal["enumerated"] | None = "enumerated" if found is None and asked == len(rows_raw) else None
         return Preclusion(proof=proof, row_raw=found, asked=asked)
     if _is_closed(actions):
-        known = _by_program(black_box, reference, actions, deadline) or _by_leaves(black_box, reference, actions)
+        known = (
+            _by_program(black_box, reference, actions, deadline)
+            or _by_leaves(black_box, reference, actions)
+            or _by_trees(black_box, reference, actions, deadline)
+        )
         if known is not None:
             return known
     rows_raw = random_rows(actions, seed)
@@ -189,6 +197,28 @@ def _by_leaves(black_box: BlackBox, reference: Reference, actions: ActionSet) ->
     lower, upper = _reach(actions)
     meets = (boxes.lower < upper).all(axis=1) & (boxes.upper >= lower).all(axis=1)
     return None if (meets & boxes.favourable).any() else Preclusion(proof="optimised")
+
+
+def _by_trees(black_box: BlackBox, reference: Reference, actions: ActionSet, deadline: float) -> Preclusion | None:
+    """For an ensemble of trees: whether any record within reach has enough. None where that says nothing."""
+    forest = black_box.forest
+    near = np.flatnonzero(np.abs(reference.scores) < NEAR)[:COMPARED]
+    if forest is None or len(near) < 3 or np.ptp(margins := forest.margin(reference.X[near])) == 0.0:
+        return None
+    slope, offset = np.polyfit(margins, reference.scores[near], 1)
+    gap = float(np.abs(offset + slope * margins - reference.scores[near]).max())
+    if slope == 0.0 or not gap < CLOSE:
+        return None
+    search = ForestBranching(forest, actions, math.copysign(1.0, slope))
+    until = min(deadline, time.monotonic() + LIMIT_S)
+    try:
+        row_raw = search.accepted((-offset - 10.0 * gap) / abs(slope), deadline=until)
+    except (DeadlineExceeded, SolverFailed):
+        return None
+    if row_raw is None:
+        return Preclusion(proof="optimised")
+    found = _accepted(black_box, row_raw[None])
+    return None if found is None else Preclusion(row_raw=found)
 
 
 def _reach(actions: ActionSet) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "d"]]:

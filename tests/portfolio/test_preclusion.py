@@ -32,7 +32,8 @@ from app.recourse.solve import METHODS, solve
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel
 from tests.jobs.serving import Server
-from tests.registry.loan import loan_records
+from tests.optional import library
+from tests.registry.loan import loan_records, make_linear
 from tests.servers import starting
 
 CHOICES = [("none", "some", "much"), (False, True), ("rented", "owned", "free")]
@@ -214,6 +215,37 @@ def test_a_network_has_proofs_that_are_those_of_all_records(
     assert all(
         preclusion(other, reference, small(loaded, record)).proof is None for record in loan_records(20, seed=22)
     )
+
+
+def test_an_ensemble_of_trees_has_proofs_that_are_those_of_all_records(
+    loaded: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of a boosting library, as its file is read; what it says of each record is the library's."""
+    xgboost = library("xgboost")
+    monkeypatch.setattr(module, "MOST_ROWS", 0)
+    space, rng, source = loaded.black_box.space, np.random.default_rng(3), make_linear(tmp_path / "source")
+    people = source.records
+    wealth = np.array([one["income"] / 900.0 - one["amount"] / 9_000.0 + 2.0 * one["guarantor"] for one in people])
+    labels = (wealth + rng.normal(size=len(people)) > np.median(wealth) + 1.0).astype(float)
+    booster = xgboost.train(
+        {"max_depth": 3, "objective": "binary:logistic", "nthread": 1},
+        xgboost.DMatrix(space.encode(space.read_many(people, pointer="")), label=labels), num_boost_round=12,
+    )  # fmt: skip
+    source.set_artifact(bytes(booster.save_raw("json")), format="xgboost", path="m.json")
+    source.write()
+    model = Registry(tmp_path / "store").register(source.path).load()
+    trees, reference, space = model.black_box, model.reference, model.black_box.space
+    assert trees.forest is not None
+    proven = found_one = 0
+    for record in loan_records(120, seed=32):
+        if trees.score_raw(space.read(record)[None])[0] >= 0.0:
+            continue
+        found, best = preclusion(trees, reference, small(loaded, record)), best_by_hand(trees, record)
+        assert (found.proof is not None) == (best < 0.0)
+        assert (found.row_raw is not None) == (best >= 0.0)
+        proven, found_one = proven + (found.proof is not None), found_one + (found.row_raw is not None)
+    assert proven > 5
+    assert found_one > 5
 
 
 def test_a_record_that_the_search_misses_is_the_answer(loaded: LoadedModel) -> None:

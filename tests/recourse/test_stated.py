@@ -39,7 +39,9 @@ class Asked:
         self.space, self.says = FeatureSpace(features), says
         missing = [float(len(f.categories)) if f.is_group else f.states_raw[0] for f in self.space.features]
         rng = np.random.default_rng(0)
-        rows = np.column_stack([rng.integers(0, 3, 50) if f.is_group else rng.uniform(0, 90, 50) for f in features])
+        rows = np.column_stack(
+            [rng.integers(0, 3, 50).astype(float) if f.is_group else rng.uniform(0, 90, 50) for f in features]
+        )
         self.problem, self.spy = ask(self.space, self._score, missing, rows_raw=rows)
 
     def _score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 
 from app.errors import ModelOutputInvalid
 from app.recourse.features import FeatureSpace, ModelColumns
+from app.recourse.models.forest import Forest
 from app.recourse.models.relu_network import ReluNetwork
 from app.recourse.models.score import LOGIT_LIMIT, Output, PointScale, favourable, logit, sigmoid
 from app.recourse.models.tree_boxes import Boxes
@@ -108,6 +109,8 @@ class BlackBox:
     bit, or the call goes over a network, where saved calls matter more than the last bit."""
     boxes: Boxes | None = None
     """The leaves, where the model is a single decision tree over encoded points; their scores are those of `score`."""
+    forest: Forest | None = None
+    """The leaves, where the model is an ensemble of trees over encoded points; its score is linear in their sum."""
     network: ReluNetwork | None = None
     """The layers, where the model is a network with ReLU whose logit the score follows."""
     remote: Remote | None = None
@@ -126,6 +129,7 @@ class BlackBox:
             additive=self.additive and columns.space.derived is None,
             piecewise_linear=self.piecewise_linear and columns.affine,
             network=None if self.network is None or not columns.affine else self.network.of_columns(columns),
+            forest=None if self.forest is None or not columns.invertible else self.forest.of_limits(columns.limits),
             boxes=None if self.boxes is None or not columns.invertible else self.boxes.of_limits(columns.limits),
         )
 

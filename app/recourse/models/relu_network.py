@@ -15,7 +15,7 @@ class ReluNetwork:
     `leak` is the slope below zero: 0 for ReLU.
     """
 
-    layers: tuple[tuple[Float[np.ndarray, "i o"], Float[np.ndarray, "o"]], ...]
+    layers: tuple[tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_"]], ...]
     """Weights (inputs, outputs) and biases; the last layer has one output."""
     leak: float = 0.0
 

@@ -56,23 +56,7 @@ class Boxes:
         columns : d
         score : of the black box; called once with a point of each box, so that the boxes agree with it
         """
-        found: list[tuple[np.ndarray, np.ndarray]] = []
-        stack = [(0, np.full(columns, -np.inf), np.full(columns, np.inf))]
-        while stack:
-            node, lower, upper = stack.pop()
-            if left[node] < 0:
-                found.append((lower, upper))
-                continue
-            j, edge = feature[node], threshold[node]
-            if edge < upper[j]:
-                above = lower.copy()
-                above[j] = max(lower[j], edge)
-                stack.append((int(right[node]), above, upper))
-            if lower[j] < edge:
-                below = upper.copy()
-                below[j] = min(upper[j], edge)
-                stack.append((int(left[node]), lower, below))
-        lowers, uppers = (np.array(sides) for sides in zip(*found, strict=True))
+        lowers, uppers, _ = leaves_of_tree(feature, threshold, left, right, columns=columns)
         return cls(lowers, uppers, np.asarray(score(_members(lowers, uppers)), dtype=float))
 
     def of_limits(self, limits: Callable[[np.ndarray], np.ndarray]) -> "Boxes":
@@ -163,6 +147,35 @@ def single_precision_edge(threshold: Float[np.ndarray, "k"], *, strict: bool) ->
         below, above = (np.clip(side.astype(float), -(2.0**128), 2.0**128) for side in (last, following))
         halfway = 0.5 * (below + above)
         return np.where(halfway.astype(np.float32) <= last, halfway, np.nextafter(halfway, -np.inf))
+
+
+def leaves_of_tree(
+    feature: Int[np.ndarray, "k"],
+    threshold: Float[np.ndarray, "k"],
+    left: Int[np.ndarray, "k"],
+    right: Int[np.ndarray, "k"],
+    *,
+    columns: int,
+) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, "m d"], Int[np.ndarray, "m"]]:
+    """The sides of the leaves that some point reaches, and their nodes. Parameters as `Boxes.of_tree`."""
+    found: list[tuple[np.ndarray, np.ndarray, int]] = []
+    stack = [(0, np.full(columns, -np.inf), np.full(columns, np.inf))]
+    while stack:
+        node, lower, upper = stack.pop()
+        if left[node] < 0:
+            found.append((lower, upper, node))
+            continue
+        j, edge = feature[node], threshold[node]
+        if edge < upper[j]:
+            above = lower.copy()
+            above[j] = max(lower[j], edge)
+            stack.append((int(right[node]), above, upper))
+        if lower[j] < edge:
+            below = upper.copy()
+            below[j] = min(upper[j], edge)
+            stack.append((int(left[node]), lower, below))
+    lowers, uppers, nodes = (np.array(part) for part in zip(*found, strict=True))
+    return lowers, uppers, nodes
 
 
 def _members(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:

@@ -125,7 +125,7 @@ class ActionProgram:
         *,
         limit: Float[np.ndarray, "n"],
         deadline: float,
-        whole: Bool[np.ndarray, "m"] | None = None,
+        whole: Bool[np.ndarray, "_"] | None = None,
     ) -> Solved | None:
         """``argmin cost.z`` over the action set with ``rows z >= lower``; None where that is infeasible.
 

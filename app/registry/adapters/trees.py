@@ -11,10 +11,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from app.recourse.models.black_box import BlackBox, Input
-from app.recourse.models.tree_boxes import Boxes
+from app.recourse.models.forest import Forest
+from app.recourse.models.tree_boxes import Boxes, leaves_of_tree
 
 LARGEST_BOXES = 5_000_000
 """Largest leaves times columns of a single tree kept as boxes: some 100 MB."""
+
+LARGEST_FOREST = 1_000_000
+"""The same of an ensemble: some 16 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +66,7 @@ def with_boxes(
     edges: Callable[[np.ndarray], np.ndarray],
     indices: Int[np.ndarray, "k"] | None = None,
 ) -> BlackBox:
-    """The black box of a valid ensemble; for a single tree over encoded points, of moderate size, with its boxes.
+    """The black box of a valid ensemble; over encoded points and of moderate size with its leaves.
 
     Parameters
     ----------
@@ -70,11 +74,27 @@ def with_boxes(
     indices : the encoded column that each column of the trees is; None for all, in order
     """
     columns = black_box.space.d
-    if black_box.input is not Input.ENCODED or len(trees) != 1:
+    size = sum(int((tree.left < 0).sum()) for tree in trees) * columns
+    if (
+        black_box.input is not Input.ENCODED
+        or not trees
+        or size > (LARGEST_BOXES if len(trees) == 1 else LARGEST_FOREST)
+    ):
         return black_box
-    if int((trees[0].left < 0).sum()) * columns > LARGEST_BOXES:
-        return black_box
+
+    def feature(tree: Tree) -> Int[np.ndarray, "k"]:
+        return tree.feature if indices is None else indices[np.where(tree.left < 0, 0, tree.feature)]
+
+    if len(trees) > 1:
+        leaves = []
+        for tree in trees:
+            lower, upper, nodes = leaves_of_tree(
+                feature(tree), edges(tree.number), tree.left, tree.right, columns=columns
+            )
+            leaves.append((lower, upper, tree.number[nodes]))
+        return replace(black_box, forest=Forest.of_trees(leaves))
     (tree,) = trees
-    feature = tree.feature if indices is None else indices[np.where(tree.left < 0, 0, tree.feature)]
-    boxes = Boxes.of_tree(feature, edges(tree.number), tree.left, tree.right, columns=columns, score=black_box.score)
+    boxes = Boxes.of_tree(
+        feature(tree), edges(tree.number), tree.left, tree.right, columns=columns, score=black_box.score
+    )  # fmt: skip
     return replace(black_box, boxes=boxes)

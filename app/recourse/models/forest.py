@@ -1,0 +1,50 @@
+"""An ensemble of decision trees as boxes: the sum over the trees of the value of the leaf that a point is in."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Int
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """The leaves of several trees over encoded points, tree after tree; a point is in one leaf of each tree."""
+
+    lower: Float[np.ndarray, "m d"]
+    """Not in the leaf; -inf where it has no such side."""
+    upper: Float[np.ndarray, "m d"]
+    """The last that is in the leaf; inf where it has no such side."""
+    values: Float[np.ndarray, "m"]
+    """What a leaf adds to the margin."""
+    first: Int[np.ndarray, "t"]
+    """The first leaf of each tree."""
+
+    @classmethod
+    def of_trees(
+        cls, leaves: Sequence[tuple[Float[np.ndarray, "_ d"], Float[np.ndarray, "_ d"], Float[np.ndarray, "_"]]]
+    ) -> "Forest":
+        """Of each tree the sides of its leaves and their values."""
+        lower, upper, values = (np.concatenate(parts) for parts in zip(*leaves, strict=True))
+        sizes = [len(part) for _, _, part in leaves]
+        return cls(lower, upper, values, np.cumsum([0, *sizes[:-1]]))
+
+    def of_limits(self, limits: Callable[[np.ndarray], np.ndarray]) -> "Forest":
+        """As `Boxes.of_limits`."""
+        return replace(self, lower=limits(self.lower), upper=limits(self.upper))
+
+    @cached_property
+    def edges(self) -> list[Float[np.ndarray, "e"]]:
+        """Of each column the values at which some tree divides it, ascending."""
+        sides = np.concatenate([self.lower, self.upper])
+        return [np.unique(column[np.isfinite(column)]) for column in sides.T]
+
+    def margin(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        """The sum of each point."""
+        return np.array([self.most(x, x) for x in X])
+
+    def most(self, lower: Float[np.ndarray, "d"], upper: Float[np.ndarray, "d"]) -> float:
+        """Upper bound on the sum of the points from `lower` to `upper`; exact for a single point."""
+        meets = ((self.lower < upper) & (self.upper >= lower)).all(axis=1)
+        return float(np.maximum.reduceat(np.where(meets, self.values, -np.inf), self.first).sum())
