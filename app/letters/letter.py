@@ -199,7 +199,7 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender, mis
         least_points=None if fewer or points is None else accepts,
         most_points=accepts if fewer and points is not None else None,
         threshold=None if facts.threshold is None else language.percent_text(facts.threshold, digits),
-        reasons=tuple(_reason(one, features[one["feature"]], language) for one in reasons["reasons"]),
+        reasons=_reasons(reasons["reasons"], {one.name: one for one in facts.features}, language),
         compared_with=None if not reasons["reasons"] else _compared(reasons["against"], language),
         ways=ways,
         found=bool(ways),
@@ -227,19 +227,31 @@ def _in(feature: Feature, language: Language) -> Feature:
     return feature if language.tag == "en" and "en" not in feature.words else feature.in_language(language.tag)
 
 
+def _reasons(reasons: Sequence[Json], features: Mapping[str, Feature], language: Language) -> tuple[NoticeReason, ...]:
+    """Each once: several features that a credit bureau does not know are one reason to a reader."""
+    found = [_reason(one, features[one["feature"]], language) for one in reasons]
+    return tuple({one.text: one for one in reversed(found)}[text] for text in dict.fromkeys(one.text for one in found))
+
+
 def _reason(reason: Json, feature: Feature, language: Language) -> NoticeReason:
     value_raw, usual = feature.parse(reason["value"]), reason["reference"]
     usual_raw = float(usual) if feature.is_number and usual is not None else feature.parse(usual)
     departed = departure(feature, value_raw, usual_raw)
     if departed is not None and "direction" in reason:  # answers of earlier releases lack it
         departed = reason["direction"] and Departure(reason["direction"])
-    ordered = departed is not None and (feature.is_number or len(feature.levels) > 2)
-    compared = ordered and not is_unadvised(feature, departed)
+    if is_unadvised(feature, departed):  # by the words of the manifest, whatever the language
+        departed = None
+    feature = _in(feature, language)
+    value, usual = (
+        text_of(feature, raw, language.phrases) for text_of, raw in ((value_text, value_raw), (usual_text, usual_raw))
+    )
+    # Two levels say nothing beside each other; numbers may read alike once they are rounded.
+    compared = departed is not None and (feature.is_number or len(feature.levels) > 2) and value != usual
     return NoticeReason(
         code=reason["code"],
         text=reason_text(feature, value_raw, departed, language.phrases),
-        value=value_text(feature, value_raw, language.phrases) if compared else None,
-        usual=usual_text(feature, usual_raw, language.phrases) if compared else None,
+        value=value if compared else None,
+        usual=usual if compared else None,
     )
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from app.questions.answers import Json
 from app.recourse.features import Change, Feature, FeatureType, Takes
 from app.recourse.problem import Reference
+from app.recourse.reasons import Departure, is_unadvised
 from app.registry.drafting.hints import hint_of
 
 MOST_CHANGES = 4
@@ -55,6 +56,8 @@ class Asked:
     moved: Mapping[str, tuple[float, float]]
     """Raw values of each feature that changes, before and after."""
     elapsed_s: float
+    reasons: tuple[tuple[str, str | None], ...] = ()
+    """Feature and direction (`too_high`, `too_low`) of each reason for the refusal."""
 
 
 def oddities(
@@ -87,6 +90,7 @@ def oddities(
             yield from _sizes(feature, moves, column, len(found))
             if labels is not None:
                 yield from _against(feature, moves, reference, labels, len(found))
+    yield from _reasons(reference, asked)
     yield from _dominant(reference)
 
 
@@ -177,6 +181,28 @@ def _against(
             f"In {against} of {answers} answers {feature.name} moves away from the records with the favourable "
             f"outcome, which have {more} of it: change: {direction}, or ask why the model differs from the records"
         )
+
+
+def _reasons(reference: Reference, asked: Sequence[Asked]) -> Iterator[str]:
+    """Reasons against the direction that the manifest states, and those that a person should not read."""
+    refused = sum(bool(one.reasons) for one in asked)
+    for feature in reference.space.schema:
+        said = [direction for one in asked for name, direction in one.reasons if name == feature.name]
+        for way in Departure:
+            if (many := said.count(way.value)) and is_unadvised(feature, way):
+                higher, more = ("higher", "more") if way is Departure.TOO_HIGH else ("lower", "less")
+                yield (
+                    f"In {many} of {refused} refusals {feature.name} lowered the score for being {higher} than usual, "
+                    f"though the manifest says that {more} is better: ask why the model differs, or mend change or"
+                    f" reason"
+                )
+        hint = hint_of(feature.name, feature.type.value)
+        if said and hint is not None and (hint.keys.get("protected") or "family" in hint.comment):
+            line = "protected: true" if hint.keys.get("protected") else "reason: {named: false}"
+            yield (
+                f"In {len(said)} of {refused} refusals {feature.name} is named as a reason, which is nobody's business "
+                f"by its name: {line} keeps it out of reasons"
+            )
 
 
 def _columns(reference: Reference) -> Iterator[tuple[Feature, Float[np.ndarray, "m"]]]:

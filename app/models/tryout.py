@@ -23,6 +23,7 @@ from app.questions.use_cases import RECOURSE, answer
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.features import FeatureSpace
 from app.recourse.problem import Reference
+from app.recourse.reasons import ReasonsParams
 from app.recourse.result import Status
 from app.recourse.solve import DEFAULT_METHOD, METHODS
 from app.registry.lender_scores import TOLERANCE
@@ -110,7 +111,7 @@ def _ask(ref: ModelRef, settings: Settings, reference: Reference, record: int) -
     )  # fmt: skip
     question = Question(
         method=method.name, params=method.params(), factual_raw=reference.rows_raw[record],
-        valid_months=settings.valid_days / DAYS_PER_MONTH,
+        valid_months=settings.valid_days / DAYS_PER_MONTH, reasons=ReasonsParams(),
     )  # fmt: skip
     began = time.perf_counter()
     found = answer(
@@ -131,6 +132,7 @@ def _asked(record: int, space: FeatureSpace, found: Json, elapsed_s: float) -> A
         detail="" if best else " ".join(filter(None, [found["detail"], (found["relax"] or {}).get("text")])),
         moved=_moved(space, best["changes"]) if best else {},
         elapsed_s=elapsed_s,
+        reasons=tuple((one["feature"], one["direction"]) for one in (found["reasons"] or {"reasons": ()})["reasons"]),
     )
 
 

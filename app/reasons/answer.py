@@ -91,8 +91,8 @@ class Reasons(AnswerPart):
     reasons: tuple[ReasonAnswer, ...]
     """The largest contribution first; empty unless `status` is `found`."""
     protected_share: float | None
-    """Part of all that lowered the score which protected features have: they are never named. Null where nothing was
-    compared."""
+    """Part of all that lowered the score which features have that are never named: protected ones, and those that the
+    manifest does not name as reasons. Null where nothing was compared."""
     reason: NoReasons | None
     """Why there are none."""
     detail: str | None

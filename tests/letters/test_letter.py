@@ -533,3 +533,27 @@ def test_points_have_the_digits_of_the_cut_off(points: float, threshold: float, 
 )  # fmt: skip
 def test_a_time_is_said_in_weeks_or_whole_months(months: float, shown: str) -> None:
     assert about_text(months) == shown
+
+
+def test_the_same_reason_is_said_once() -> None:
+    """Two columns of a credit bureau that knows nothing are one reason to a reader."""
+    missing = ReasonWords(missing="No credit history")
+    features = (*FEATURES[:1], replace(FEATURES[1], reason=missing),
+                replace(FEATURES[1], name="limits", reason=missing))  # fmt: skip
+    reasons = [reason("late", 0.9), reason("amount", 7680.0), reason("late", 0.5) | {"feature": "limits"}]
+    facts = Facts(answer=answered(counterfactuals=[]), applicant=APPLICANT, title="Car loan", threshold=0.8,
+                  features=features, reasons={"against": REASONS["against"], "reasons": reasons})  # fmt: skip
+    templates = Templates.read("general", None, "en")
+    said = notice_of(facts, templates.languages["en"], "general", LENDER)
+    assert [one.text for one in said.reasons] == ["No credit history", "Loan amount too high"]
+
+
+def test_a_value_is_not_compared_with_one_that_reads_alike() -> None:
+    """20,800 against an average of 20,796 that is rounded to 20,800."""
+    features = (replace(FEATURES[0], type=FeatureType.CONTINUOUS, decimals=0), *FEATURES[1:])
+    one = reason("amount", 20796.0) | {"direction": "too_high", "value": 20796.2}
+    facts = Facts(answer=answered(counterfactuals=[]), applicant=APPLICANT, title="Car loan", threshold=0.8,
+                  features=features, reasons={"against": REASONS["against"], "reasons": [one]})  # fmt: skip
+    templates = Templates.read("general", None, "en")
+    (said,) = notice_of(facts, templates.languages["en"], "general", LENDER).reasons
+    assert (said.text, said.value, said.usual) == ("Loan amount too high", None, None)

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from app.errors import ModelRefused
-from app.models.oddities import Asked
+from app.models.oddities import Asked, oddities
 from app.models.tryout import QUESTIONS, Tryout, attempt
 from app.models.tryout_command import share_text, text_of
+from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
+from app.recourse.problem import Reference
 from app.registry.registry import Registry
 from app.settings import Settings
 from tests.api.asking import CARRIED
@@ -181,3 +183,28 @@ def test_answers_of_a_scorecard_state_points(tmp_path: Path, settings: Settings)
         assert one.after is None or one.before["points"] < 391.5 <= one.after["points"]
         assert f"no ({one.before['points']:g} points)" in text_of(one)
     assert found.sound
+
+
+def test_a_reason_against_the_stated_direction_is_a_finding_about_the_model(
+    model: ModelDirectory, settings: Settings
+) -> None:
+    """The manifest says that less income is better; the model says otherwise."""
+    for feature in model.manifest["features"]:
+        if feature["name"] == "income":
+            feature["change"] = "decrease"
+    findings = tried(model, settings).findings
+    assert any("income lowered the score for being lower than usual, though the manifest" in one for one in findings)
+    model = make_linear(model.path.parent / "other")
+    assert not any("lowered the score for being" in one for one in tried(model, settings).findings)
+
+
+def test_a_family_named_as_a_reason_is_a_finding() -> None:
+    space = FeatureSpace([Feature(name="dependents", type=FeatureType.INTEGER, min=0, max=9, change=Change.NONE,
+                                  center=4.0, scale=3.0)])  # fmt: skip
+    rows = np.arange(10.0)[:, None]
+    reference = Reference(space=space, rows_raw=rows, scores=5.0 - rows[:, 0], largest_distance=3.0)
+    one = Asked(record=9, before={}, after=None, changes=(), detail="", moved={}, elapsed_s=0.0,
+                reasons=(("dependents", "too_high"),))  # fmt: skip
+    assert any(
+        "dependents is named as a reason" in said and "named: false" in said for said in oddities(reference, [one])
+    )

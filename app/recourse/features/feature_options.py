@@ -83,6 +83,8 @@ class ReasonWords(InputPart):
     """The reason where it is below."""
     missing: Text | None = None
     """The reason where there is no value, or a special code."""
+    named: bool = True
+    """Whether it may be named as a reason at all: false for what is nobody's business, such as the size of a family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

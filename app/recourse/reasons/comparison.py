@@ -92,9 +92,18 @@ def departure(feature: Feature, value_raw: float, usual_raw: float) -> Departure
 
 
 def is_unadvised(feature: Feature, departed: Departure | None) -> bool:
-    """Whether advice only goes further the way in which a value differs: nobody is advised to drink or to owe more."""
+    """Whether the lender says that the way in which a value differs is the good one.
+
+    By the direction of advice, since nobody is advised to drink or to owe more, or by reasons in the other direction
+    only.
+    """
+    if departed is None:
+        return False
+    stated = {Departure.TOO_HIGH: feature.reason.too_high, Departure.TOO_LOW: feature.reason.too_low}
+    if stated.pop(departed):
+        return False
     opposite = {Change.DECREASE: Departure.TOO_LOW, Change.INCREASE: Departure.TOO_HIGH}
-    return departed is not None and opposite.get(feature.change) is departed
+    return opposite.get(feature.change) is departed or any(stated.values())
 
 
 def _rounded(number: float) -> float:

@@ -160,7 +160,7 @@ def _principal(
     features = problem.black_box.space.features
     lowering = np.where(found.values < -ERRORS * found.std_errors, -found.values, 0.0)
     total = float(lowering.sum())
-    protected = np.array([feature.protected for feature in features])
+    protected = np.array([feature.protected or not feature.reason.named for feature in features])
     named = np.where(protected, 0.0, lowering)
     order = np.argsort(-named, kind="stable")[:count]
 

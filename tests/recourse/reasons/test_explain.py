@@ -104,6 +104,16 @@ def test_a_protected_feature_is_never_named_and_its_share_is_stated() -> None:
     assert [one.share for one in hidden.reasons[:2]] == pytest.approx([one.share for one in open_.reasons[1:3]])
 
 
+def test_what_the_manifest_does_not_name_is_no_reason() -> None:
+    first = named()[0]
+    silent = tuple(
+        replace(one, reason=replace(one.reason, named=False)) if one.name == first else one for one in FEATURES
+    )
+    assert first not in named(silent)
+    hidden = explain(problem(POOR, features=silent), ReasonsParams())
+    assert hidden.protected_share == pytest.approx(explain(problem(POOR), ReasonsParams()).reasons[0].share)
+
+
 def test_the_accepted_are_those_just_above_the_cut_off() -> None:
     reference = problem(POOR, reference_raw=rows(4000)).reference
     near, everyone = (Comparison.of(reference, against) for against in Against)

@@ -51,6 +51,24 @@ def test_a_reason_does_not_suggest_what_nobody_is_advised_to_do(change: Change, 
     assert reason_text(feature, value, departure(feature, value, 4.0)) == expected
 
 
+@pytest.mark.parametrize(
+    ("words", "value", "expected"),
+    [
+        ({"too_low": "Too short a time"}, 9, "Years: 9"),
+        ({"too_low": "Too short a time"}, 1, "Too short a time"),
+        ({"too_high": "Too long a time"}, 1, "Years: 1"),
+        ({"too_low": "Too short", "too_high": "Too long"}, 9, "Too long"),
+        ({}, 9, "Years too high"),
+    ],
+)
+def test_a_reason_in_one_direction_says_that_the_other_is_good(
+    words: dict[str, str], value: float, expected: str
+) -> None:
+    """The lender names short times as a reason: no letter calls a time in the job too long."""
+    feature = Feature(name="years", type=FeatureType.INTEGER, change=Change.NONE, reason=ReasonWords(**words))
+    assert reason_text(feature, value, departure(feature, value, 4.0)) == expected
+
+
 def test_what_is_usual_of_a_number_is_what_most_have_else_the_average() -> None:
     assert usual_raw(DEBT, np.array([0.0] * 9 + [1000.0])) == 0.0
     assert usual_raw(DEBT, np.array([0.0] * 5 + [1000.0] * 5)) == 500.0
