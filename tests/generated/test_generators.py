@@ -4,6 +4,8 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,8 @@ TO_PYTHON = {
     ),
 }  # fmt: skip
 
+Generated = Callable[[str], tuple[Path, str]]
+
 NEEDS_JAVA = ("openapi-generator-cli",)
 
 
@@ -51,29 +55,41 @@ def run(*command: str | Path, generated: Path | None = None) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Generated:
+    """Where the client of a generator is, which is made once, and what the generator said."""
+
+    @cache
+    def of(tool: str) -> tuple[Path, str]:
+        arguments, output, _ = TO_PYTHON[tool]
+        folder = tmp_path_factory.mktemp("generated")
+        return folder, generate(tool, *arguments, folder / output)
+
+    return of
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "tool", [pytest.param(tool, marks=pytest.mark.release if tool in NEEDS_JAVA else ()) for tool in TO_PYTHON]
 )
-def test_a_generated_client_asks_for_recourse(tool: str, demo: Running, tmp_path: Path) -> None:
-    arguments, output, script = TO_PYTHON[tool]
-    generate(tool, *arguments, tmp_path / output)
+def test_a_generated_client_asks_for_recourse(tool: str, demo: Running, generated: Generated) -> None:
+    folder, _ = generated(tool)
+    script = TO_PYTHON[tool][2]
     for name in ("simple", "constrained", "plan", "noisy"):
         request = json.dumps(RECOURSE_EXAMPLES[name]["value"])
-        said = run(TOOLS / "python", HERE / script, demo.url, request, generated=tmp_path)
+        said = run(TOOLS / "python", HERE / script, demo.url, request, generated=folder)
         assert said.splitlines()[0] == "found", name
 
 
 @pytest.mark.slow
-def test_no_operation_is_left_out(tmp_path: Path) -> None:
+def test_no_operation_is_left_out(generated: Generated) -> None:
     """What openapi-python-client cannot read it leaves out, with a warning: here bodies that may be JSON as well."""
-    arguments, _, _ = TO_PYTHON["openapi-python-client"]
-    said = generate("openapi-python-client", *arguments, tmp_path)
+    folder, said = generated("openapi-python-client")
     warnings = {line for line in said.splitlines() if line.startswith("WARNING")}
     assert warnings == {"WARNING parsing POST /recourse/batch within recourse."}
     paths = json.loads(Path(DESCRIPTION).read_text(encoding="utf-8"))["paths"]
     operations = {operation["operationId"] for item in paths.values() for operation in item.values()}
-    assert operations <= {path.stem for path in tmp_path.glob("recourse_client/api/*/*.py")}
+    assert operations <= {path.stem for path in folder.glob("recourse_client/api/*/*.py")}
 
 
 @pytest.mark.release

@@ -33,7 +33,7 @@ print(json.dumps([app.main.NAME, answer["status"], [line["reference"] for line i
 """
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_it_works_beside_a_project_with_a_package_of_the_same_name(server: Server, tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / "app").mkdir(parents=True)
