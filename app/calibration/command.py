@@ -31,6 +31,13 @@ def calibration(
     typer.echo(f"Without a next version: {found['pending']:,}. Not checked: {found['unchecked']:,}.")
     if found["left_out"]:
         typer.echo(f"Older answers that were not read: {found['left_out']:,}.")
+    for one in found["under"]:
+        if one["mean_lowest"] is not None:
+            asked = {"stress": "under stress", "same": "for applicants as they are"}.get(one["under"], "for no share")
+            typer.echo(
+                f"Asked {asked}: {one['promises']:,} promises, {one['kept']:.3f} kept; smallest share under stress "
+                f"{one['mean_lowest']:.3f} on average."
+            )
     if found["backtest"]:
         print_table(_backtest(found["backtest"]))
     elif found["backtest_detail"]:

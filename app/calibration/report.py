@@ -5,14 +5,14 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from app.calibration.file import write_calibration
 from app.errors import DeadlineExceeded, RecourseError
 from app.futures.store import load_futures, read_record
-from app.ledger.audits import fitting_row, opened_ledger
+from app.ledger.audits import fitting_row, lowest_share, opened_ledger
 from app.ledger.ledger import Ledger
 from app.models import tasks
 from app.observability import log
@@ -30,6 +30,9 @@ MOST_ANSWERS = 5000
 
 LOADING_SHARE = 0.7
 """Share of the time after which no further version is loaded; loading one cannot be interrupted."""
+
+UNDER: tuple[Literal["stress", "same"] | None, ...] = ("stress", "same", None)
+"""What shares are asked for under."""
 
 BINS = 10
 """Bins of the promised share, equally wide."""
@@ -77,6 +80,16 @@ class MethodCalibration(Kept):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnderCalibration(Kept):
+    """The promises that were asked for under the same conditions."""
+
+    under: Literal["stress", "same"] | None
+    """`stress` or `same` where a share of future models was asked for and stress was rehearsed; null for others."""
+    mean_lowest: float | None
+    """Mean smallest share under stress, `validity.future.stressed.lowest`; null where no stress was rehearsed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionCalibration(Kept):
     """The promises of one version."""
 
@@ -119,6 +132,8 @@ class CalibrationAnswer(Kept):
     """Ascending, without those that are empty."""
     methods: tuple[MethodCalibration, ...]
     """The same for each method."""
+    under: tuple[UnderCalibration, ...]
+    """The same for what was asked for under stress, for applicants as they are, and for all others."""
     versions: tuple[VersionCalibration, ...]
     """In the order of registration, those with promises."""
     pending: int
@@ -143,6 +158,9 @@ class Promise:
     method: str
     told: float
     applicant: Mapping[str, object]
+    under: Literal["stress", "same"] | None = None
+    lowest: float | None = None
+    """Share under stress."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -204,7 +222,11 @@ def _promises(answer: Json) -> Iterable[Promise]:
     for one in answer["counterfactuals"]:
         # Answers of models without future models tell nothing, nor do those of earlier releases.
         if future := one["validity"].get("future"):
-            yield Promise(method=answer["method"]["name"], told=future["probability"], applicant=one["applicant"])
+            yield Promise(
+                method=answer["method"]["name"], told=future["probability"], applicant=one["applicant"],
+                # Promises of earlier releases are plain ones.
+                under=future.get("under"), lowest=lowest_share(future),
+            )  # fmt: skip
 
 
 def _paired(versions: Sequence[RegisteredModel], version: str, promises: list[Promise]) -> Checks:
@@ -296,12 +318,13 @@ def _answer(
     answering: Sequence[RegisteredModel],
     corrections: Mapping[str, Calibration | None],
 ) -> CalibrationAnswer:
-    pairs = [
-        (promise.method, promise.told, kept)
+    asked = [
+        (promise, kept)
         for one in checked
         if one.kept is not None
         for promise, kept in zip(one.promises, one.kept, strict=True)
     ]
+    pairs = [(promise.method, promise.told, kept) for promise, kept in asked]
     versions = tuple(_version(one) for one in checked)
     found = [(model.name, corrections[model.version]) for model in answering]
     rehearsed = next((record for model in answering if (record := read_record(model.directory))), None)
@@ -312,6 +335,11 @@ def _answer(
         methods=tuple(
             _method(name, [(told, kept) for method, told, kept in pairs if method == name])
             for name in sorted({method for method, _, _ in pairs})
+        ),
+        under=tuple(
+            _under(under, [one for one in asked if one[0].under == under])
+            for under in UNDER
+            if any(promise.under == under for promise, _ in asked)
         ),
         versions=versions,
         pending=sum(one.pending for one in versions),
@@ -331,6 +359,14 @@ def _described(name: str, found: Calibration) -> CalibrationCorrection:
 
 def _method(name: str, pairs: Sequence[tuple[float, bool]]) -> MethodCalibration:
     return MethodCalibration(method=name, **_kept(pairs), bins=_bins(pairs))
+
+
+def _under(under: Literal["stress", "same"] | None, asked: Sequence[tuple[Promise, bool]]) -> UnderCalibration:
+    lowest = [promise.lowest for promise, _ in asked if promise.lowest is not None]
+    return UnderCalibration(
+        under=under, **_kept([(promise.told, kept) for promise, kept in asked]),
+        mean_lowest=float(np.mean(lowest)) if lowest else None,
+    )  # fmt: skip
 
 
 def _version(checks: Checks) -> VersionCalibration:

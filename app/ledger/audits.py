@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -110,6 +111,8 @@ class Audit:
         self._count = 0
         self._certified: list[float] = []
         self._broken: list[Json] = []
+        self._under: defaultdict[str | None, list[tuple[bool, float | None]]] = defaultdict(list)
+        """Whether each promise is kept, and its smallest share under stress, by what was asked for."""
 
     def run(self, ledger: Ledger, progress: Progress) -> Json:
         """The result; raises what the ledger raises."""
@@ -142,6 +145,9 @@ class Audit:
         if (bound := promised_lower(answer)) is not None:
             self._certified.append(bound)
         failed = [check for check in checks if check["reason"] is not None]
+        futures = [one["validity"].get("future") or {} for one in answer["counterfactuals"]]
+        lowest = [share for future in futures if (share := lowest_share(future)) is not None]
+        self._under[futures[0].get("under")].append((not failed, min(lowest, default=None)))
         if failed:
             self._broken.append(
                 {
@@ -185,9 +191,28 @@ class Audit:
             "broken": len(self._broken),
             "kept_share": kept / self._count if self._count else None,
             "promised_lower": fmean(self._certified) if self._certified else None,
+            "under": [_under(name, self._under[name]) for name in ("stress", "same", None) if name in self._under],
             "reissue": reissue if self._payload["reissue"] else None,
             "broken_promises": self._broken,
         }
+
+
+def lowest_share(future: Json) -> float | None:
+    """The smallest share under stress in a ``validity.future``; None where it has none, as in earlier releases."""
+    found: float | None = (future.get("stressed") or {}).get("lowest")
+    return found
+
+
+def _under(name: str | None, found: Sequence[tuple[bool, float | None]]) -> Json:
+    lowest = [share for _, share in found if share is not None]
+    kept = sum(one for one, _ in found)
+    return {
+        "under": name,
+        "promises": len(found),
+        "still_valid": kept,
+        "kept_share": kept / len(found),
+        "mean_lowest": fmean(lowest) if lowest else None,
+    }
 
 
 def summary(beginning: str) -> Json:

@@ -188,6 +188,22 @@ class ReissueSummary(Described):
     """Mean cost of those found."""
 
 
+class UnderAudit(Described):
+    """The promises that were asked for under the same conditions."""
+
+    under: Literal["stress", "same"] | None
+    """`stress` or `same` where a share of future models was asked for and stress was rehearsed; null for others."""
+    promises: int
+    """Promises that were checked."""
+    still_valid: int
+    """Number of them that the candidate keeps."""
+    kept_share: float
+    """`still_valid / promises`."""
+    mean_lowest: float | None
+    """Mean smallest share of stressed models over their counterfactuals, `validity.future.stressed.lowest`; null where
+    no stress was rehearsed."""
+
+
 class AuditAnswer(Described):
     """How many promises a version of a model keeps."""
 
@@ -211,6 +227,8 @@ class AuditAnswer(Described):
     """`still_valid / promises`; null without promises."""
     promised_lower: float | None
     """Mean lower bound of the certificates of the promises; null where none had one."""
+    under: list[UnderAudit]
+    """The same for what was asked for under stress, for applicants as they are, and for all others."""
     reissue: ReissueSummary | None
     """What became of the broken promises that were asked again; null where the request did not ask for that."""
     broken_promises: list[BrokenPromise]

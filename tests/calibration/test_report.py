@@ -109,6 +109,31 @@ def test_an_empty_ledger_has_no_bins(world: Ledgered) -> None:
     assert (found["pending"], found["unchecked"], found["left_out"], found["correction"]) == (0, 0, 0, None)
 
 
+def test_what_was_asked_under_stress_is_counted_by_itself(world: Ledgered) -> None:
+    world.register("1")
+    world.register("2", active=False, threshold=0.6)
+    yes, no = world.records("2", True), world.records("2", False)
+
+    def give(under: Any, record: Any, stressed: Any) -> None:
+        future = {"probability": 0.9, "under": under, "stressed": stressed}
+        parts = [{"applicant": record, "validity": {"future": future}}]
+        answer = json.dumps({"method": {"name": "probe"}, "counterfactuals": parts}).encode()
+        world.ledger.append([new_record(next(numbers), version="1", answer=answer)])
+
+    give("stress", yes[0], {"lowest": 0.8})
+    give("stress", yes[1], {"lowest": 0.6})
+    give("same", no[0], {"lowest": 0.2})
+    give(None, no[1], None)
+    world.give("1", (0.9, yes[2]))  # of an earlier release: a plain promise
+    give(None, yes[3], {"probability": 0.7})  # of an earlier release: a single stress
+    found = [(one["under"], one["promises"], one["kept"], one["mean_lowest"]) for one in world.calibration()["under"]]
+    assert found == [
+        ("stress", 2, 1.0, pytest.approx(0.7)),
+        ("same", 1, 0.0, pytest.approx(0.2)),
+        (None, 3, pytest.approx(2 / 3, rel=CARRIED), None),
+    ]
+
+
 def test_the_backtest_of_the_version_that_answers_is_told(world: Ledgered) -> None:
     directory = make_linear(world.folder / "dated").label()
     directory.manifest.pop("refits")

@@ -149,12 +149,37 @@ def test_only_versions_of_the_same_model_are_asked(server: Server, promised: lis
 # --- all promises ----------------------------------------------------------------------------------------------------
 
 
+def test_promises_under_stress_are_counted_by_themselves() -> None:
+    payload = {"asked": {}, "promises": dict.fromkeys(("as_of", "since", "until")), "reissue": False}
+    found = audits.Audit(None, payload, 1.0)  # type: ignore[arg-type]
+
+    def keeps(kept: bool, *futures: Any) -> None:
+        parts = [{"validity": {"future": one, "shift": None}, "cost": {"total": 1.0}} for one in futures]
+        answer = {"id": "rec_1", "expires_at": "2030-01-01T00:00:00.000Z", "plan": None, "counterfactuals": parts}
+        check = {"reason": None if kept else "refused", "score": 0.0}
+        found._keeps(answer, None, [check] * len(parts))  # type: ignore[arg-type]
+        found._count += 1
+
+    keeps(True, {"under": "stress", "stressed": {"lowest": 0.9}}, {"under": "stress", "stressed": {"lowest": 0.7}})
+    keeps(False, {"under": "stress", "stressed": {"lowest": 0.5}})
+    keeps(True, {"under": "same", "stressed": None})
+    keeps(True, None)
+    keeps(False, {"stressed": {"probability": 0.7}})  # of an earlier release
+    result = found._result(5)
+    assert [tuple(one.values()) for one in result["under"]] == [
+        ("stress", 2, 1, 0.5, pytest.approx(0.6)), ("same", 1, 1, 1.0, None), (None, 2, 1, 0.5, None),
+    ]  # fmt: skip
+    assert (result["promises"], result["still_valid"]) == (5, 3)
+
+
 def test_a_version_that_decides_alike_breaks_nothing(server: Server, promised: list[dict[str, Any]]) -> None:
     result = audit(server, "loan@3")
     assert (result["promises"], result["still_valid"], result["broken"]) == (12, 12, 0)
     assert (result["kept_share"], result["broken_promises"], result["reissue"]) == (1.0, [], None)
     lower = [answer["counterfactuals"][0]["validity"]["shift"]["gelbrich"]["lower"] for answer in promised]
     assert result["promised_lower"] == pytest.approx(sum(lower) / 12)
+    (plain,) = result["under"]
+    assert (plain["under"], plain["promises"], plain["still_valid"], plain["kept_share"]) == (None, 12, 12, 1.0)
 
 
 def test_a_stricter_version_breaks_exactly_what_it_refuses(server: Server, promised: list[dict[str, Any]]) -> None:
