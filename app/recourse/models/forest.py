@@ -44,6 +44,15 @@ class Forest:
         """The sum of each point."""
         return np.array([self.most(x, x) for x in X])
 
+    def within(
+        self, lower: Float[np.ndarray, "d"], upper: Float[np.ndarray, "d"], columns: Int[np.ndarray, "c"]
+    ) -> "Forest":
+        """The leaves that points from `lower` to `upper` can be in, with these of their columns only."""
+        meets = ((self.lower < upper) & (self.upper >= lower)).all(axis=1)
+        sizes = np.add.reduceat(meets.astype(int), self.first)
+        first = np.cumsum([0, *sizes[:-1]])
+        return Forest(self.lower[meets][:, columns], self.upper[meets][:, columns], self.values[meets], first)
+
     def most(self, lower: Float[np.ndarray, "d"], upper: Float[np.ndarray, "d"]) -> float:
         """Upper bound on the sum of the points from `lower` to `upper`; exact for a single point."""
         meets = ((self.lower < upper) & (self.upper >= lower)).all(axis=1)

@@ -52,6 +52,10 @@ class ForestBranching:
         self._numbers = [(j, space.spans[j].start) for j in space.numeric.tolist() if len(self.values[j]) > 1]
         self._encoded = {j: self._encode(j, self.values[j]) for j, _ in self._numbers}
         self.most = math.inf if actions.max_changes is None else actions.max_changes
+        self._columns = np.arange(space.d)
+        lower, upper = self._sides(self._whole)
+        self._columns = np.flatnonzero(lower < upper)
+        self.forest = self.forest.within(lower, upper, self._columns)
 
     def accepted(self, least: float, *, deadline: float = math.inf) -> Float[np.ndarray, "p"] | None:
         """A legal record with at least this margin (at most the negative of it where `sign` is -1); None if none has.
@@ -61,8 +65,7 @@ class ForestBranching:
         DeadlineExceeded : it is not known at the deadline, a `time.monotonic()`
         SolverFailed : it is not known after `MOST_BOXES`, or a record that would do breaks a rule
         """
-        whole = _Box(np.zeros(len(self.values), dtype=int), np.array([len(v) - 1 for v in self.values]))
-        order, open_ = itertools.count(), [(-self._bound(whole), 0, whole)]
+        order, open_ = itertools.count(), [(-self._bound(self._whole), 0, self._whole)]
         illegal = False
         while open_:
             below, number, box = heapq.heappop(open_)
@@ -123,11 +126,19 @@ class ForestBranching:
         rows[:, j] = values
         return space.encode(rows)[:, space.spans[j].start]
 
+    @property
+    def _whole(self) -> _Box:
+        return _Box(np.zeros(len(self.values), dtype=int), np.array([len(v) - 1 for v in self.values]))
+
     def _bound(self, box: _Box) -> float:
-        space = self.actions.space
         changes = int(((self.own < box.first) | (self.own > box.last)).sum())
         if changes > self.most:
             return -math.inf
+        return self.forest.most(*self._sides(box))
+
+    def _sides(self, box: _Box) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
+        """The smallest and largest value of each column that varies."""
+        space = self.actions.space
         lower, upper = self._lower.copy(), self._upper.copy()
         for j, place in self._numbers:
             lower[place], upper[place] = self._encoded[j][box.first[j]], self._encoded[j][box.last[j]]
@@ -135,7 +146,7 @@ class ForestBranching:
             levels = self.values[j][box.first[j] : box.last[j] + 1].astype(int) + space.spans[j].start
             upper[levels] = 1.0
             lower[levels] = float(len(levels) == 1)
-        return self.forest.most(lower, upper)
+        return lower[self._columns], upper[self._columns]
 
     def _halves(self, box: _Box) -> tuple[_Box, _Box]:
         """The box divided where the larger of both bounds is least."""
