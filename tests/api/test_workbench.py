@@ -901,6 +901,7 @@ BINS = [
 ALL = {"promises": 200, "mean_told": 0.93, "kept": 0.9, "interval": [0.85, 0.94], "bins": BINS}
 CALIBRATION = {
     **ALL, "model": "loan", "pending": 3, "unchecked": 0, "left_out": 0, "versions": [], "correction": None,
+    "under": [], "backtest": [], "backtest_detail": None,
     "methods": [
         {**ALL, "method": "probe", "promises": 40, "kept": 0.8, "mean_told": 0.86, "bins": BINS[:1]},
         {**ALL, "method": "robust_mpm", "promises": 160, "kept": 0.925, "mean_told": 0.95, "bins": BINS[1:]},
@@ -936,6 +937,22 @@ def test_without_promises_there_is_no_calibration(desk: Open) -> None:
     show(page, "Promises")
     page.get_by_text("Nothing to compare yet").wait_for()
     assert not page.is_visible("#calibrated")
+
+
+@pytest.mark.slow
+def test_a_backtest_is_shown_or_why_there_is_none(desk: Open) -> None:
+    one = {"asked": 0.9, "under": "stress", "months": 12, "promises": 30, "promised": 0.98, "kept": 0.6}
+    entries = [{**one, "interval": [0.42, 0.76]}, {**one, "asked": None, "under": None, "interval": [0.3, 0.8]}]
+    empty = {**CALIBRATION, "bins": [], "methods": [], "promises": 0}
+    page = desk(prepare=with_calibration({**empty, "backtest": entries}))
+    show(page, "Promises")
+    page.get_by_text("Nothing to compare yet").wait_for()
+    rows = [" ".join(row.inner_text().split()) for row in page.query_selector_all("#reliability tbody tr")]
+    assert rows == ["90 12 30 98 60 42 to 76", "nothing 12 30 98 60 30 to 80"]
+    assert violations(page) == []
+    page = desk(prepare=with_calibration({**CALIBRATION, "backtest_detail": "The records span 3 months."}))
+    show(page, "Promises")
+    page.get_by_text("No backtest: The records span 3 months.").wait_for()
 
 
 # --- jobs ------------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ export async function loadCalibration() {
 /** @param {any} found */
 function offerCalibration(found) {
   if (found.bins.length === 0) {
-    fill("reliability", h("p.hint", {}, NONE));
+    fill("reliability", h("p.hint", {}, NONE), ...backtest(found));
     return;
   }
   shown = found;
@@ -59,7 +59,7 @@ export function drawCalibration() {
     "Each point is a row of the table; its bar is the 95% confidence interval. On the dashed line, as many promises were " +
     "kept as was promised; below it, fewer.";
   const figure = h("figure", {}, h("figcaption.hint", {}, caption));
-  fill("reliability", h("p", {}, ...summary(part)), h("div.beside", {}, figure, table(part.bins)));
+  fill("reliability", h("p", {}, ...summary(part)), h("div.beside", {}, figure, table(part.bins)), ...backtest(shown));
   figure.prepend(drawing(part.bins, figure.clientWidth));
 }
 
@@ -101,4 +101,27 @@ function table(bins) {
   );
   const names = { label: "Promised and kept as a table", caption: "Promised against kept" };
   return scrollingTable("table", names, heads, rows);
+}
+
+/** What models of later dates kept of answers at earlier dates of the records. @param {any} found the calibration */
+function backtest({ backtest: entries, backtest_detail: why }) {
+  if (entries.length === 0) return why ? [h("p.hint", {}, `No backtest: ${why}`)] : [];
+  const heads = ["Asked for, of 100", "Months later", "Answers", "Promised, of 100", "Kept, of 100", "95% interval, of 100"];
+  const rows = entries.map((/** @type {any} */ { asked, months, promises, promised, kept, interval: [low, high] }) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, asked === null ? "nothing" : formatShort(100 * asked)),
+      h("td", {}, formatNumber(months)),
+      h("td", {}, formatNumber(promises)),
+      h("td", {}, outOfHundred(promised)),
+      h("td", {}, outOfHundred(kept)),
+      h("td", {}, `${formatShort(100 * low)} to ${formatShort(100 * high)}`),
+    ),
+  );
+  const text =
+    "Answers that could have been given at earlier dates of the records, and how many of them the models trained later " +
+    "accepted:";
+  const names = { label: "Backtest by date", caption: "What later models kept of earlier answers" };
+  return [h("p", {}, text), scrollingTable("table", names, heads, rows)];
 }
