@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from app.recourse.features import Change, Feature, FeatureType, Words, parse_column
+from app.recourse.features import Change, Feature, FeatureType, ReasonWords, Words, parse_column
 
 
 def _number(
@@ -37,6 +37,26 @@ def _codes(name: str, label: str, change: Change = Change.ANY, *, protected: boo
         words={"de": Words(label=GERMAN[name], levels=dict(zip(CODES[name], GERMAN_LEVELS[name], strict=True)))},
     )  # fmt: skip
 
+
+def _classes(name: str, label: str, *, named: bool = True) -> Feature:
+    """A number that the data have in classes, from 1 on."""
+    levels = tuple(str(k) for k in range(1, len(CLASSES[name]) + 1))
+    english, german = (dict(zip(levels, words, strict=True)) for words in zip(*CLASSES[name], strict=True))
+    return Feature(
+        name=name, type=FeatureType.ORDINAL, label=label, categories=levels, level_names=english,
+        reason=ReasonWords(named=named), words={"de": Words(label=GERMAN[name], levels=german)},
+    )  # fmt: skip
+
+
+CLASSES: dict[str, tuple[tuple[str, str], ...]] = {
+    "installment_rate": (("35% or more", "35 % oder mehr"), ("25% to 35%", "25 % bis 35 %"),
+                         ("20% to 25%", "20 % bis 25 %"), ("under 20%", "unter 20 %")),
+    "present_residence": (("under 1 year", "unter 1 Jahr"), ("1 to 4 years", "1 bis 4 Jahre"),
+                          ("4 to 7 years", "4 bis 7 Jahre"), ("7 years or more", "7 Jahre oder mehr")),
+    "number_credits": (("1", "1"), ("2 or 3", "2 oder 3"), ("4 or 5", "4 oder 5"), ("6 or more", "6 oder mehr")),
+    "people_liable": (("0 to 2", "0 bis 2"), ("3 or more", "3 oder mehr")),
+}  # fmt: skip
+"""What the classes 1, 2, … mean, in English and German."""
 
 CODES: dict[str, dict[str, str]] = {
     "status": {
@@ -107,11 +127,11 @@ CODES: dict[str, dict[str, str]] = {
 GERMAN: dict[str, str] = {
     "status": "Girokonto", "duration": "Laufzeit", "credit_history": "Frühere Kredite", "purpose": "Verwendungszweck",
     "amount": "Kreditbetrag", "savings": "Ersparnisse", "employment_duration": "Zeit im jetzigen Arbeitsverhältnis",
-    "installment_rate": "Klasse der Rate", "personal_status_sex": "Familienstand und Geschlecht",
-    "other_debtors": "Mitantragsteller oder Bürgen", "present_residence": "Klasse der Wohndauer",
+    "installment_rate": "Rate als Anteil am Einkommen", "personal_status_sex": "Familienstand und Geschlecht",
+    "other_debtors": "Mitantragsteller oder Bürgen", "present_residence": "Wohndauer",
     "property": "Vermögen", "age": "Alter", "other_installment_plans": "Andere Ratenkredite",
-    "housing": "Wohnsituation", "number_credits": "Klasse der Zahl der Kredite bei dieser Bank", "job": "Beruf",
-    "people_liable": "Klasse der Zahl der Unterhaltsberechtigten", "telephone": "Telefon",
+    "housing": "Wohnsituation", "number_credits": "Kredite bei dieser Bank", "job": "Beruf",
+    "people_liable": "Unterhaltsberechtigte", "telephone": "Telefon",
     "foreign_worker": "Gastarbeiter",
 }  # fmt: skip
 """What each feature is called in German."""
@@ -145,17 +165,17 @@ ALL = (
     _number("amount", "Credit amount", 250, 20000, "DM"),
     _codes("savings", "Savings"),
     _codes("employment_duration", "Time in current job"),
-    _number("installment_rate", "Class of the instalment rate", 1, 4),
+    _classes("installment_rate", "Instalment as a share of the income"),
     _codes("personal_status_sex", "Personal status and sex", Change.NONE, protected=True),
     _codes("other_debtors", "Other debtors or guarantors"),
-    _number("present_residence", "Class of the time at the present residence", 1, 4),
+    _classes("present_residence", "Time at the present residence"),
     _codes("property", "Property"),
     _number("age", "Age", 18, 100, "years", Change.INCREASE),
     _codes("other_installment_plans", "Other instalment plans"),
     _codes("housing", "Housing"),
-    _number("number_credits", "Class of the number of credits at this bank", 1, 4),
+    _classes("number_credits", "Credits at this bank"),
     _codes("job", "Job"),
-    _number("people_liable", "Class of the number of people to maintain", 1, 2),
+    _classes("people_liable", "People to maintain", named=False),
     _codes("telephone", "Telephone"),
     _codes("foreign_worker", "Foreign worker", Change.NONE, protected=True),
 )

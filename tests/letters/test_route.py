@@ -8,11 +8,13 @@ from typing import Any
 import httpx
 import pytest
 
+from app.letters.regime import Templates
 from app.letters.schema import Notice
 from app.reasons.schema import REASONS_EXAMPLES
 from app.settings import Settings
 from tests.api.asking import APPLICANT, faults, problem, question
 from tests.conftest import Running, run
+from tests.letters.test_letter import LATE, LENDER
 
 UNKNOWN = "rec_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
 
@@ -149,17 +151,22 @@ def test_what_is_not_there_has_no_letter(client: httpx.Client, running: Any) -> 
 
 
 @pytest.mark.slow
-def test_the_page_prints_on_one_sheet(browser: Any, demo: Any) -> None:
-    """With four reasons, and three ways of two or three steps each."""
+def test_the_page_prints_on_one_sheet(browser: Any, demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With four reasons, and three ways of two or three steps each; of every regime."""
+    notices = demo.app.state.service.notices
+    monkeypatch.setattr(notices, "_lender", LENDER)
     body = {**REASONS_EXAMPLES["accepted"]["value"], "count": 3, "reasons": True, "horizon_months": 24}
     answer = httpx.post(f"{demo.url}/recourse", json=body, timeout=30).json()
     assert len(answer["counterfactuals"]) == 3
     page = browser.new_page()
     try:
-        for language in ("en", "de"):
+        counted = {}
+        for language, regime in sorted(LATE):
+            monkeypatch.setattr(notices, "templates", Templates.read(regime, None, language))
             page.goto(f"{demo.url}/recourse/{answer['id']}/notice?format=html&lang={language}")
             assert page.locator("h1").count() == 1
             sheets = re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True))
-            assert len(sheets) == 1
+            counted[regime, language] = len(sheets)
+        assert counted == dict.fromkeys(counted, 1)
     finally:
         page.close()
