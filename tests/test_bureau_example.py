@@ -107,6 +107,31 @@ def test_the_request_of_the_example_is_answered(lender: Running) -> None:
 
 
 @pytest.mark.slow
+def test_the_incomes_that_are_accepted_are_those_that_the_library_accepts(lender: Running, booster: Any) -> None:
+    """Every income in the range, asked of the booster itself; and none just below it."""
+    fresh, _ = applicants(600, 14)
+    chances = booster.predict(train.matrix(fresh))
+    unstated = [one for one, chance in zip(fresh, chances, strict=True)
+                if one["income"] is None and chance < train.THRESHOLD - 0.01]  # fmt: skip
+    stated = 0
+    for record in unstated[:15]:
+        for way in answered(lender, record, horizon_months=12)["counterfactuals"]:
+            (income,) = [one for one in way["changes"] if one["feature"] == "income"] or [None]
+            if income is None:
+                continue
+            stated += 1
+            accepted, then = income["accepted"], {name: way["applicant"][name] for name in record}
+            low, high = accepted["min"] or 300, accepted["max"] or 20_000
+            inside = [{**then, "income": int(one)} for one in range(int(low), int(high) + 1)]
+            assert booster.predict(train.matrix(inside)).min() >= train.THRESHOLD
+            beyond = [end for end, known in ((low - 1, accepted["min"]), (high + 1, accepted["max"])) if known]
+            outside = booster.predict(train.matrix([{**then, "income": int(one)} for one in beyond]))
+            assert outside.max(initial=0.0) < train.THRESHOLD
+            assert f"at least {int(low):,} EUR is accepted" in income["text"] or accepted["min"] is None
+    assert stated >= 3
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon_months", [None, 36])
 def test_refused_applicants_get_answers_that_a_person_can_take(
     lender: Running, booster: Any, horizon_months: int | None
