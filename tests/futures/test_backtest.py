@@ -63,13 +63,14 @@ def loans(tmp_path_factory: pytest.TempPathFactory) -> RegisteredModel:
 # --- the share that was kept -----------------------------------------------------------------------------------------
 
 
-def test_what_was_kept_is_what_fresh_people_and_models_say() -> None:
+@pytest.mark.parametrize(("series", "count"), [(5, 2), pytest.param(12, 5, marks=pytest.mark.release)])
+def test_what_was_kept_is_what_fresh_people_and_models_say(series: int, count: int) -> None:
     """Of a made series with known drift; `python -m benchmarks backtest` has 50 runs."""
-    true, runs = true_shares(12), [backtest(seed) for seed in range(5)]
+    true, runs = true_shares(series), [backtest(seed) for seed in range(count)]
     inside = [
         one.interval[0] <= true[key] <= one.interval[1] for run in runs for key, one in run.items() if key in true
     ]
-    assert len(inside) == 5 * 8
+    assert len(inside) == count * 8
     assert np.mean(inside) >= 0.9
     for asked in (None, 0.9):
         aging = [true[asked, months] for months in (3, 6, 9, 12)]
