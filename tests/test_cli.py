@@ -253,7 +253,7 @@ def test_a_wrong_setting_is_named(run: Run) -> None:
         "RECOURSE_LANES_SYNC: must be at least 1",
         'RECOURSE_CORS_ORIGINS: "a.example" must be of the form https://host or https://host:port in lower case, or *',
     ]
-    assert "RECOURSE_NOTICE_REGIME" in refused(run("serve", RECOURSE_NOTICE_REGIME="uk"))
+    assert "RECOURSE_NOTICE_REGIME" in refused(run("serve", RECOURSE_NOTICE_REGIME="atlantis"))
     assert "RECOURSE_NOTICE_DIR" in refused(run("serve", RECOURSE_NOTICE_DIR="/nowhere"))
 
 
