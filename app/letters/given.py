@@ -1,8 +1,12 @@
 """What the ledger holds of an answer, as a letter."""
 
+from dataclasses import replace
+from typing import Any
+
 from app.errors import NoticeIncomplete
 from app.letters.letter import Facts, Lender, Notice, notice_of
 from app.letters.regime import Templates
+from app.letters.template import LENDER
 from app.questions.answers import Frame, Json, identity
 from app.questions.question import Question
 from app.questions.use_cases import REASONS
@@ -55,6 +59,11 @@ def notice_about(
     missing = templates.letters[language].missing(lender)
     if missing and not draft:
         raise NoticeIncomplete(f"The letter has to state what is not set: {', '.join(missing)}.")
+    # A draft names the setting where its value will stand.
+    for setting in missing:
+        name, value = setting.removeprefix(LENDER).lower(), f"[{setting}]"
+        stated: dict[str, Any] = {name: (value,) if isinstance(getattr(lender, name), tuple) else value}
+        lender = replace(lender, **stated)
     manifest = model.manifest
     facts = Facts(
         answer=answer,

@@ -13,6 +13,9 @@ from app.errors import TemplateFaulty
 from app.letters.letter import Lender
 from app.registry.printable import one_line
 
+LENDER = "RECOURSE_LENDER_"
+"""How the settings of the sender begin."""
+
 FORMER = re.compile(r"\{\{\s*[#^/]")
 """A section, as templates of the first releases had them."""
 
@@ -44,7 +47,7 @@ class Template:
     def missing(self, lender: Lender) -> tuple[str, ...]:
         """Settings of the sender that are empty although the letter states them; every letter has name and address."""
         stated = (f.name for f in fields(lender) if f.name in self.used | {"name", "address"})
-        return tuple(f"RECOURSE_LENDER_{name.upper()}" for name in stated if not getattr(lender, name))
+        return tuple(f"{LENDER}{name.upper()}" for name in stated if not getattr(lender, name))
 
     def fill(self, values: Mapping[str, Any]) -> str:
         """The text with these values; line breaks in a value become spaces, what cannot be printed U+FFFD.
