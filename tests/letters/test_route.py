@@ -135,7 +135,7 @@ def test_no_letter_without_a_sender_but_a_draft_says_what_is_missing(nobody: Run
         assert "RECOURSE_LENDER_ADDRESS" not in refused["detail"]
         assert draft.status_code == 200
         assert form == "json" or "DRAFT, NOT TO BE SENT" in draft.text
-        assert "[RECOURSE_LENDER_CONTACT]" in draft.text  # where its value will stand
+        assert "[RECOURSE_LENDER_AUTHORITY]" in draft.text  # where its value will stand
 
 
 def test_a_draft_of_what_may_go_out_is_the_letter(client: httpx.Client, address: str) -> None:
