@@ -6,12 +6,16 @@ from pathlib import Path
 
 
 def descendants(pid: int) -> tuple[list[int], list[int]]:
-    """The processes below one: those without children of their own, and those between."""
+    """The processes below one: children that compute, and what serves them, as `multiprocessing`'s tracker does."""
     living = map(int, filter(str.isdecimal, os.listdir("/proc")))
     parents = {each: parent for each in living if (parent := _parent(each))}
     found = _below(pid, parents)
-    leaves = [each for each in found if each not in parents.values()]
+    leaves = [each for each in found if each not in parents.values() and not _is_tracker(each)]
     return leaves, [each for each in found if each not in leaves]
+
+
+def _is_tracker(pid: int) -> bool:
+    return b"resource_tracker" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def cpu_s(pid: int) -> float:
