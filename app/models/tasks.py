@@ -59,10 +59,11 @@ class _Kept:
 
 
 def _kept(ref: ModelRef) -> _Kept:
-    def make() -> _Kept:
-        return _Kept(ref.store.open().find(ref.name, include_inactive=True).load())
+    return kept(ref, lambda: _Kept(_read(ref)), name=ref.name, size=lambda found: _size(found.model))
 
-    return kept(ref, make, name=ref.name, size=lambda found: _size(found.model))
+
+def _read(ref: ModelRef) -> LoadedModel:
+    return ref.store.open().find(ref.name, include_inactive=True).load()
 
 
 def _size(model: LoadedModel) -> int:
@@ -76,7 +77,7 @@ def _size(model: LoadedModel) -> int:
 @lru_cache(maxsize=SIBLINGS_IN_MEMORY)
 def load_sibling(ref: ModelRef) -> BlackBox:
     """Another version of a model that is asked; it takes no room from the models that `load` keeps."""
-    return ref.store.open().find(ref.name, include_inactive=True).load().black_box
+    return _read(ref).black_box
 
 
 def needs(store: Store) -> list[Need]:

@@ -5,17 +5,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from app.api.described import describe
-from app.api.strict import FEW, NUMBER, Sent, Strict, to_record, with_fields_of
+from app.api.strict import FEW, NUMBER, Sent, Strict, with_fields_of
 from app.jobs.lines import SEEDS
 from app.portfolio import comparison
 from app.questions.answers import Json
 from app.questions.batch_schema import AnyRow, to_row
 from app.questions.question import Question
-from app.questions.schema import OptionalCost, OptionalMethod
+from app.questions.schema import OptionalCost, OptionalMethod, by_method
 from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.timing import Timing
 from app.recourse.problem import Robustness
-from app.recourse.solve import METHODS
 
 VersionName = Annotated[str, StringConstraints(min_length=3, max_length=200)]
 
@@ -62,16 +61,7 @@ class ComparisonRequest(Strict):
 
     def question(self) -> Question:
         """What each applicant is asked, without the record."""
-        method = METHODS[self.method.name]
-        return Question(
-            constraints=self.constraints,
-            cost_weights=self.cost.weights,
-            timing=to_record(Timing, self),
-            seed=self.seed,
-            method=method.name,
-            params=to_record(method.params, self.method),
-            robustness=self.robustness,
-        )
+        return by_method(self)
 
     def rows(self) -> list[Json] | None:
         """The records of the request as rows of a job; None for those of the baseline's reference."""

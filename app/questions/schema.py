@@ -103,6 +103,20 @@ class ModelQuestion(AnyQuestion):
     """Parameters of the certificates."""
 
 
+def by_method(request: Any) -> Question:
+    """What a request asks of each applicant: its method, constraints, costs, time, seed and robustness."""
+    method = METHODS[request.method.name]
+    return Question(
+        constraints=request.constraints,
+        cost_weights=request.cost.weights,
+        timing=to_record(Timing, request),
+        seed=request.seed,
+        method=method.name,
+        params=to_record(method.params, request.method),
+        robustness=request.robustness,
+    )
+
+
 @with_fields_of(Timing, Wishes)
 class RecourseQuestion(ModelQuestion):
     """A question about recourse, apart from the applicant."""
@@ -127,18 +141,7 @@ class RecourseQuestion(ModelQuestion):
 
     def question(self) -> Question:
         """The question, without the applicant's record."""
-        method = METHODS[self.method.name]
-        return Question(
-            constraints=self.constraints,
-            cost_weights=self.cost.weights,
-            timing=to_record(Timing, self),
-            certificate=self.certificate,
-            seed=self.seed,
-            method=method.name,
-            params=to_record(method.params, self.method),
-            robustness=self.robustness,
-            wishes=self._wishes(),
-        )
+        return replace(by_method(self), certificate=self.certificate, wishes=self._wishes())
 
     def _wishes(self) -> Wishes:
         if self.model_fields_set.isdisjoint(("exclude", "must_include")):
