@@ -134,6 +134,8 @@ def _gap(own: Float[np.ndarray, "n"], scores: Float[np.ndarray, "n"]) -> float:
 
 def _by_program(black_box: BlackBox, reference: Reference, actions: ActionSet, deadline: float) -> Preclusion | None:
     """For a model that a program can state: whether its score reaches the threshold. None where it says nothing."""
+    if not black_box.knows_weights and black_box.network is None:
+        return None
     program = ActionProgram(actions, reach=math.inf)
     if not np.isfinite(program.limit).all() or (program.limit > FAR * 1e3).any():
         return None
@@ -150,7 +152,12 @@ def _by_program(black_box: BlackBox, reference: Reference, actions: ActionSet, d
         return None
     if solved is None or not actions.contains(solved.row_raw[None])[0]:
         return None
-    found = _accepted(black_box, solved.row_raw[None])
+    return _if_accepted(black_box, solved.row_raw)
+
+
+def _if_accepted(black_box: BlackBox, row_raw: Float[np.ndarray, "p"]) -> Preclusion | None:
+    """That a legal record exists, once the black box itself accepts it."""
+    found = _accepted(black_box, row_raw[None])
     return None if found is None else Preclusion(row_raw=found)
 
 
@@ -217,8 +224,7 @@ def _by_trees(black_box: BlackBox, reference: Reference, actions: ActionSet, dea
         return None
     if row_raw is None:
         return Preclusion(proof="optimised")
-    found = _accepted(black_box, row_raw[None])
-    return None if found is None else Preclusion(row_raw=found)
+    return _if_accepted(black_box, row_raw)
 
 
 def _reach(actions: ActionSet) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "d"]]:

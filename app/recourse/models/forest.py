@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +48,16 @@ class Forest:
         self, lower: Float[np.ndarray, "d"], upper: Float[np.ndarray, "d"], columns: Int[np.ndarray, "c"]
     ) -> "Forest":
         """The leaves that points from `lower` to `upper` can be in, with these of their columns only."""
-        meets = ((self.lower < upper) & (self.upper >= lower)).all(axis=1)
+        meets = self._meets(lower, upper)
         sizes = np.add.reduceat(meets.astype(int), self.first)
         first = np.cumsum([0, *sizes[:-1]])
         return Forest(self.lower[meets][:, columns], self.upper[meets][:, columns], self.values[meets], first)
 
     def most(self, lower: Float[np.ndarray, "d"], upper: Float[np.ndarray, "d"]) -> float:
         """Upper bound on the sum of the points from `lower` to `upper`; exact for a single point."""
-        meets = ((self.lower < upper) & (self.upper >= lower)).all(axis=1)
-        return float(np.maximum.reduceat(np.where(meets, self.values, -np.inf), self.first).sum())
+        values = np.where(self._meets(lower, upper), self.values, -np.inf)
+        return float(np.maximum.reduceat(values, self.first).sum())
+
+    def _meets(self, lower: Float[np.ndarray, "d"], upper: Float[np.ndarray, "d"]) -> Bool[np.ndarray, "m"]:
+        """In which leaves some point from `lower` to `upper` is."""
+        return np.all((self.lower < upper) & (self.upper >= lower), axis=1)

@@ -81,8 +81,7 @@ class ForestBranching:
                     return row_raw
                 illegal = True
                 continue
-            for half in self._halves(box):
-                bound = self._bound(half)
+            for bound, half in self._halves(box):
                 if bound >= least:
                     heapq.heappush(open_, (-bound, next(order) + 1, half))
         if illegal:
@@ -95,9 +94,9 @@ class ForestBranching:
             return np.array([fact])
         if space.features[j].is_group or j in A.restricted:
             return np.unique([*map(float, A.levels(j)), fact])
-        place, scale = space.spans[j].start, float(space.scale_raw[space.numeric.tolist().index(j)])
-        center = float(space.center_raw[space.numeric.tolist().index(j)])
-        edges = self.forest.edges[place]
+        k = space.numeric.tolist().index(j)
+        scale, center = float(space.scale_raw[k]), float(space.center_raw[k])
+        edges = self.forest.edges[space.spans[j].start]
         splits, step = center + scale * edges, float(A.step_raw[j])
         near = np.array([-1.0, 0.0, 1.0, 2.0]) * step if step else np.array([-1e-9, 0.0, 1e-9]) * scale
         found = [np.array([fact])]
@@ -148,17 +147,16 @@ class ForestBranching:
             lower[levels] = float(len(levels) == 1)
         return lower[self._columns], upper[self._columns]
 
-    def _halves(self, box: _Box) -> tuple[_Box, _Box]:
-        """The box divided where the larger of both bounds is least."""
-        best: tuple[float, tuple[_Box, _Box]] | None = None
+    def _halves(self, box: _Box) -> list[tuple[float, _Box]]:
+        """The box divided where the larger of both bounds is least; each half with its bound."""
+        least, best = math.inf, list[tuple[float, _Box]]()
         for j in np.flatnonzero(box.last > box.first).tolist():
             middle = (box.first[j] + box.last[j]) // 2
             left, right = box.last.copy(), box.first.copy()
             left[j], right[j] = middle, middle + 1
-            halves = _Box(box.first, left), _Box(right, box.last)
-            bounds = sorted(map(self._bound, halves))
-            worth = bounds[1] + 1e-3 * max(bounds[0], -1e6)
-            if best is None or worth < best[0]:
-                best = worth, halves
-        assert best is not None, "something can be divided"
-        return best[1]
+            halves = [(self._bound(half), half) for half in (_Box(box.first, left), _Box(right, box.last))]
+            lower, higher = sorted(bound for bound, _ in halves)
+            worth = higher + 1e-3 * max(lower, -1e6)
+            if not best or worth < least:
+                least, best = worth, halves
+        return best
