@@ -209,6 +209,27 @@ def test_future_models_are_trained_at_a_click(browser: Any, start: Start, tmp_pa
 
 
 @pytest.mark.parametrize("start", ["sqlite"], indirect=True)
+def test_a_slow_refusal_of_no_key_does_not_hide_why_the_entered_key_is_refused(browser: Any, start: Start) -> None:
+    server = start(RECOURSE_AUTH="required").ready()
+    held: dict[str, list[Any]] = {"models": [], "methods": []}
+    with workbench_of(browser, str(server.client.base_url).rstrip("/")) as workbench:
+        page = workbench()
+        page.wait_for_selector("#key[open]")
+        page.route("**/methods", lambda route: held["methods"].append(route))
+        page.reload()
+        page.wait_for_selector("#key[open]")
+        page.route("**/models", lambda route: held["models"].append(route))
+        page.fill("#key-value", "wrong")
+        with page.expect_request("**/models"):
+            page.keyboard.press("Enter")
+        held["methods"].pop().continue_()
+        page.unroute("**/methods")
+        page.wait_for_selector("#key[open]")
+        held["models"].pop().continue_()
+        page.get_by_text("The API key is unknown, or was revoked or renewed").wait_for()
+
+
+@pytest.mark.parametrize("start", ["sqlite"], indirect=True)
 def test_a_key_is_asked_for_once_and_kept_in_the_session_only(browser: Any, start: Start, tmp_path: Path) -> None:
     server = start(RECOURSE_AUTH="required").ready()
     command = ["keys", "create", "officer", "--scope=recourse", "--scope=models"]

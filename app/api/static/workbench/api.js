@@ -30,17 +30,17 @@ export const isAborted = (error) => error.name === "AbortError";
  * @throws {Problem}
  */
 export async function send(path, options = {}) {
-  const response = await attempt(path, options);
+  const key = storedKey();
+  const response = await attempt(path, options, key);
   if (response.ok) return response;
   const document = await response.json().catch(() => ({ title: `The service answered ${response.status}` }));
   const problem = new Problem(document);
-  if (response.status === 401 && (await enterKey(problem.message))) return send(path, options);
+  if (response.status === 401 && (await enterKey(problem.message, key))) return send(path, options);
   throw problem;
 }
 
-/** @param {string} path @param {Options} options */
-function attempt(path, { body, method, prefer, signal, headers = {} }) {
-  const key = storedKey();
+/** @param {string} path @param {Options} options @param {string | null} key */
+function attempt(path, { body, method, prefer, signal, headers = {} }, key) {
   return fetch(new URL(path.replace(/^\//, ""), ROOT), {
     method: method ?? (body === undefined ? "GET" : "POST"),
     body: body === undefined || body instanceof Blob ? body : JSON.stringify(body),

@@ -20,9 +20,11 @@ let pending = null;
 /**
  * Let the reader enter a key. Requests that need one at the same time share one dialog.
  * @param {string} reason shown in the dialog
- * @returns {Promise<boolean>} whether a key was entered
+ * @param {string | null} refused the key that the service refused; another one may have been entered since
+ * @returns {Promise<boolean>} whether there is a key to try
  */
-export function enterKey(reason) {
+export function enterKey(reason, refused) {
+  if (pending === null && storedKey() !== refused) return Promise.resolve(true);
   pending ??= new Promise((resolve) => {
     const close = (/** @type {boolean} */ entered) => {
       if (entered) sessionStorage.setItem(KEY, $("key-value").value.trim());
