@@ -57,6 +57,7 @@ class Strict(BaseModel):
     @classmethod
     def _name_fields(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         """With an unknown field, say which fields there are: pydantic's error does not."""
+        _few(value)  # before each member of a hostile body is validated
         try:
             return handler(value)
         except ValidationError as error:
