@@ -1,18 +1,31 @@
-"""The manifests for Kubernetes: every name in them exists in the service or in another manifest."""
+"""The Helm chart: what it renders is of the schemas of Kubernetes, and its names exist in the service or the chart."""
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
 from app.settings import Settings
 from tests.test_packaging import DOCKERFILE, ROOT
 
-FOLDER = ROOT / "docs" / "operations" / "kubernetes"
-MANIFESTS = [one for path in sorted(FOLDER.glob("*.yaml")) for one in yaml.safe_load_all(path.read_text())]
+CHART = ROOT / "docs" / "operations" / "chart"
+HELM = shutil.which("helm", path=str(Path(sys.executable).parent))
+
+
+def rendered(*options: str) -> subprocess.CompletedProcess[str]:
+    assert HELM is not None, "helm-binary is among the tools for development"
+    command = [HELM, "template", "recourse", str(CHART), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+MANIFESTS = [one for one in yaml.safe_load_all(rendered().stdout) if one]
 PODS = [one for one in MANIFESTS if one["kind"] in ("Deployment", "Job")]
 SERVERS = [one for one in PODS if one["kind"] == "Deployment"]
 COMMON = next(one["data"] for one in MANIFESTS if one["kind"] == "ConfigMap")
@@ -34,11 +47,39 @@ def container(manifest: dict[str, Any]) -> dict[str, Any]:
 def environment(manifest: dict[str, Any]) -> dict[str, str]:
     """What the manifest states; secrets as a placeholder."""
     own = {one["name"]: one.get("value", "postgresql://u@db/recourse") for one in container(manifest)["env"]}
-    return COMMON | own
+    return own | (COMMON if manifest in SERVERS else {})
 
 
 def named(manifests: list[dict[str, Any]]) -> Any:
     return pytest.mark.parametrize("manifest", manifests, ids=lambda one: one["metadata"]["name"])
+
+
+@pytest.mark.parametrize("options", [[], ["--set=models.claim=mine"], ["--set=api.replicas=1"]], ids=str)
+def test_what_is_rendered_is_of_the_schemas_of_kubernetes(options: list[str]) -> None:
+    done = rendered(*options)
+    manifests = [one for one in yaml.safe_load_all(done.stdout) if one]
+    assert len(manifests) >= 7, done.stderr
+    for manifest in manifests:
+        kubernetes_validate.validate(manifest, "1.30", strict=True)
+    claims = [one for one in manifests if one["kind"] == "PersistentVolumeClaim"]
+    assert len(claims) == ("--set=models.claim=mine" not in options)
+    if "--set=models.claim=mine" in options:
+        assert {one["persistentVolumeClaim"]["claimName"] for pod in manifests if pod["kind"] == "Deployment"
+                for one in spec(pod)["volumes"] if "persistentVolumeClaim" in one} == {"mine"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("option", "fault"),
+    [
+        ("imag=x", "Additional property imag is not allowed"),
+        ("api.replicas=0", "api.replicas: Must be greater than or equal to 1"),
+        ("settings.PORT=8", "settings"),
+    ],
+)
+def test_a_wrong_value_is_named(option: str, fault: str) -> None:
+    done = rendered("--set", option)
+    assert done.returncode != 0
+    assert fault in done.stderr
 
 
 @named(PODS)
@@ -48,7 +89,7 @@ def test_every_variable_is_a_setting(manifest: dict[str, Any], monkeypatch: pyte
     for name, value in environment(manifest).items():
         monkeypatch.setenv(name, value)
     settings = Settings()
-    assert settings.auth == "required"
+    assert manifest not in SERVERS or settings.auth == "required"
     # A worker would be told that PORT is tcp://10.0.0.1:80.
     assert spec(manifest)["enableServiceLinks"] is False
 
@@ -116,7 +157,8 @@ def test_every_claim_and_map_is_in_a_manifest() -> None:
         for volume in spec(manifest)["volumes"]:
             if (claim := volume.get("persistentVolumeClaim")) is not None:
                 assert kinds[claim["claimName"]] == CLAIMED["volume"]
-        assert container(manifest)["envFrom"] == [{"configMapRef": {"name": "recourse"}}]
+        maps = [{"configMapRef": {"name": "recourse"}}] if manifest in SERVERS else None
+        assert container(manifest).get("envFrom") == maps
     assert "recourse" in kinds
 
 
@@ -125,5 +167,5 @@ CLAIMED = {"volume": "PersistentVolumeClaim", "map": "ConfigMap"}
 
 def test_every_file_is_named_where_operators_look() -> None:
     stated = (ROOT / "docs" / "scaling.md").read_text()
-    assert all(path.name in stated for path in FOLDER.iterdir())
+    assert all(path.name in stated for path in CHART.rglob("*.yaml"))
     assert Path("docs/scaling.md").name in (ROOT / "docs" / "README.md").read_text()
