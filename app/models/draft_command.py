@@ -1,6 +1,7 @@
 """The command ``recourse models draft``: a model directory from records and a model."""
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +25,8 @@ QUESTIONS_OPEN = 2
 def draft(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Records with a header: .csv, or .parquet.")],
     model: Annotated[
-        Path | None, typer.Option(help="The model's file, or a directory that MLflow has written.")
+        str | None,
+        typer.Option(help="The model's file, a directory of MLflow, or models:/NAME/VERSION of its registry."),
     ] = None,
     url: Annotated[
         str | None, typer.Option(help="Address of a model server, in place of a file: …/infer or …/invocations.")
@@ -55,18 +57,19 @@ def draft(
 ) -> None:
     """Write model.yaml and the reference from records and a model, and try whether it registers."""
     from app.registry.drafting.draft import Wish
+    from app.registry.drafting.mlflow_directory import fetched
     from app.registry.drafting.questions import answers_of, read_answers
     from app.registry.trust import Trust
 
     settings = read_settings(trust_pickle=trust_pickle or None)
     wish = Wish(
-        data=data, model=model, url=url, label=label, favourable=favourable, scores=scores, threshold=threshold,
+        data=data, model=None, url=url, label=label, favourable=favourable, scores=scores, threshold=threshold,
         id=name, drop=tuple(drop or ()), columns=tuple(filter(None, (columns or "").split(","))),
         answers=({} if answers is None else read_answers(answers)) | answers_of(answer or ()),
     )  # fmt: skip
     trust = Trust.of(settings)
-    with uncollected():
-        drafted = _made(wish, out, trust)
+    with nullcontext() if model is None else fetched(model) as path, uncollected():
+        drafted = _made(replace(wish, model=path), out, trust)
     for note in drafted.notes:
         typer.echo(note)
     count = drafted.decisions

@@ -1,8 +1,10 @@
-"""A model that MLflow has saved: which file is the model, and what its signature says."""
+"""A model that MLflow has saved: where it is, which file is the model, and what its signature says."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -16,6 +18,37 @@ FILES = {"sklearn": "pickled_model", "xgboost": "data", "lightgbm": "data", "onn
 
 NUMBERS = frozenset({"double", "float", "long", "integer"})
 """Types of a signature that are numbers."""
+
+
+REGISTERED = ("models:/", "runs:/")
+"""How names in an MLflow registry begin, and those of the artifacts of a run."""
+
+
+@contextmanager
+def fetched(model: str) -> Iterator[Path]:
+    """The model's file or directory; what a name of an MLflow registry means is fetched for as long as it is used.
+
+    By MLflow's own library, from the server that `MLFLOW_TRACKING_URI` names.
+
+    Raises
+    ------
+    ModelRefused : the library is not installed, or finds no such model
+    """
+    if not model.startswith(REGISTERED):
+        yield Path(model)
+        return
+    try:
+        from mlflow.artifacts import download_artifacts
+        from mlflow.exceptions import MlflowException
+    except ImportError as error:
+        what = "is a name of MLflow, whose library is not installed here: pip install mlflow-skinny"
+        raise ModelRefused(f"{model} {what}") from error
+    with TemporaryDirectory(prefix="recourse-") as place:
+        try:
+            found = download_artifacts(artifact_uri=model, dst_path=place)
+        except (MlflowException, OSError) as error:
+            raise ModelRefused(f"{model} cannot be fetched: {error}") from error
+        yield Path(found)
 
 
 def locate(directory: Path) -> tuple[str, Path, dict[str, str]]:
