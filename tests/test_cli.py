@@ -286,11 +286,11 @@ def promise(
 
 @pytest.mark.slow
 def test_the_life_of_a_ledger(run: Run, environment: dict[str, str], source: ModelDirectory, tmp_path: Path) -> None:
-    assert run("db", "upgrade").stdout == "The ledger is now at 0007.\n"
+    assert run("db", "upgrade").stdout == "The ledger is now at 0008.\n"
     with closing(sqlite3.connect(tmp_path / "state" / "jobs.sqlite")) as database:
         made = {name for (name,) in database.execute("select name from sqlite_master where type = 'table'")}
     assert made >= {"workflow_status", "jobs", "job_parts", "job_workers"}
-    assert run("db", "upgrade").stdout == "The ledger is up to date (0007).\n"
+    assert run("db", "upgrade").stdout == "The ledger is up to date (0008).\n"
     expired, running = promise(environment, source, range(2))
     proven = run("db", "verify").stdout
     assert proven.startswith("The chain holds: 2 entries, 0 of them erasures. Head: ")

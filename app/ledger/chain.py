@@ -23,6 +23,10 @@ class Kind(StrEnum):
     """The personal data of a recourse was erased; `status` has the reason."""
     COMPARED = "compared"
     """Two versions of a model were compared; model, version and sha256 are the candidate's."""
+    SENT = "sent"
+    """A letter about a recourse was sent; `status` has the channel."""
+    REVIEWED = "reviewed"
+    """A person looked at a recourse again; `status` has the decision, model, version and sha256 are those asked then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +37,9 @@ class Entry:
     """Position in the chain, from 1, without gaps."""
     kind: Kind
     id: str
-    """Of the recourse, or of the job that compared."""
+    """Of the recourse, of the job that compared, or of the letter or review."""
     at: str
-    """When it was given, erased or compared."""
+    """When it was given, erased, compared, or recorded."""
     expires_at: str | None = None
     model: str | None = None
     version: str | None = None
@@ -44,17 +48,21 @@ class Entry:
     status: str | None = None
     digest: str | None = None
     """Of the personal data; of a comparison SHA-256 of its result."""
+    about: str | None = None
+    """The recourse that a letter or review is about."""
 
     def hash(self, before: str) -> str:
-        """Hexadecimal SHA-256 over the hash before it and all its fields."""
-        fields = (getattr(self, field) for field in self.__slots__)
+        """Hexadecimal SHA-256 over the hash before it and all its fields; `about` only where there is one."""
+        fields = [getattr(self, field) for field in self.__slots__]
+        if self.about is None:  # entries of earlier releases have no such field
+            fields.pop()
         content = json.dumps([before, *fields], separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonalData:
-    """The personal data of one recourse: the request and the answer."""
+    """The personal data of one recourse, letter or review: the request and the answer."""
 
     reference: str | None
     job: str | None

@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPICursor
 
-from app.errors import UnknownRecourse
+from app.errors import Erased, UnknownRecourse
 from app.ledger.chain import FIRST, Entry, Kind, PersonalData
 from app.ledger.promises import Promises
 from app.ledger.proof import Broken, Proof
@@ -31,7 +31,12 @@ AT_ONCE = 500
 
 _erasures = entries.alias("erasures")
 
-_DATA = [column for column in personal_data.c if column is not personal_data.c.number]
+_DATA = [personal_data.c[name] for name in ("salt", "reference", "job", "request", "answer")]
+
+_FACTS = [name for name in Entry.__slots__ if name not in ("number", "digest")]
+
+HOLDING = (Kind.GIVEN, Kind.SENT, Kind.REVIEWED)
+"""Kinds of entries with personal data."""
 
 _RECORDS: sa.Select[Any] = sa.select(
     *entries.c,
@@ -39,7 +44,8 @@ _RECORDS: sa.Select[Any] = sa.select(
     _erasures.c.at.label("erased_at"),
 ).select_from(
     entries.outerjoin(personal_data, personal_data.c.number == entries.c.number).outerjoin(
-        _erasures, (_erasures.c.id == entries.c.id) & (_erasures.c.kind == Kind.ERASED)
+        _erasures,
+        (_erasures.c.id == sa.func.coalesce(entries.c.about, entries.c.id)) & (_erasures.c.kind == Kind.ERASED),
     )
 )
 
@@ -59,15 +65,17 @@ _ADD_PERSONAL_DATA = sa.insert(personal_data)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRecord:
-    """A recourse to be recorded."""
+    """A recourse to be recorded, or a letter or review about one; the fields are those of `Entry`."""
 
+    kind: Kind = Kind.GIVEN
     id: str
     at: str
-    expires_at: str
-    model: str
-    version: str
-    sha256: str
-    status: str
+    expires_at: str | None = None
+    model: str | None = None
+    version: str | None = None
+    sha256: str | None = None
+    status: str | None = None
+    about: str | None = None
     personal_data: PersonalData
     key: str | None = None
     """The id of the API key that asked."""
@@ -75,7 +83,7 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One recourse in the ledger."""
+    """One recourse in the ledger, or a letter or review about one."""
 
     entry: Entry
     personal_data: PersonalData | None
@@ -83,6 +91,18 @@ class Record:
     erased_at: str | None
     key: str | None
     """The id of the API key that asked; None without keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """An entry of the chain with what it covers."""
+
+    record: Record
+    before: str
+    """Hash of the entry before."""
+    hash: str
+    holds: bool
+    """Whether it hashes to this, and has the personal data that it was written with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +139,22 @@ class Ledger:
                 unknown = [record for recourse_id, record in firsts.items() if recourse_id not in known]
                 with bare(connection) as cursor:
                     _insert(cursor, self._engine.dialect, unknown)
+
+    def add(self, record: NewRecord) -> Record:
+        """Record a letter or review, unless it is there already; what is recorded.
+
+        Raises `Erased` where the recourse that it is about has no personal data any more.
+        """
+        own = _RECORDS.where(entries.c.id == record.id, entries.c.kind == record.kind)
+        held = sa.select(entries.c.number).select_from(_HOLDING)
+        held = held.where(entries.c.id == record.about, entries.c.kind == Kind.GIVEN)
+        with writing(self._engine) as connection:
+            if connection.execute(own).first() is None:
+                if (number := connection.scalar(held)) is None:
+                    raise Erased
+                with bare(connection) as cursor:
+                    _insert(cursor, self._engine.dialect, [record], number)
+            return _record(connection.execute(own).one())
 
     def compared(self, job: str, at: str, *, model: str, version: str, sha256: str, digest: str) -> None:
         """Add an entry with the digest of a comparison's result, unless the job has one."""
@@ -160,6 +196,18 @@ class Ledger:
                 connection.execute(sa.insert(checks), rows)
 
     # --- find ---
+
+    def links(self, recourse_id: str) -> list[Link]:
+        """The entries of a recourse that is not erased, and of what is recorded about it, in the order of the chain."""
+        given = sa.select(entries.c.number).where(entries.c.kind == Kind.GIVEN, entries.c.id == recourse_id)
+        before = entries.alias("before")
+        hash_before = sa.select(before.c.hash).where(before.c.number == entries.c.number - 1).scalar_subquery()
+        query = _RECORDS.add_columns(hash_before.label("before")).where(personal_data.c.number.is_not(None))
+        number = given.scalar_subquery()
+        query = query.where((personal_data.c.number == number) | (personal_data.c.about == number))
+        with self._engine.connect() as connection:
+            rows = connection.execute(query.order_by(entries.c.number)).all()
+        return [_proven(row, recourse_id) for row in rows]
 
     def find(self, recourse_id: str) -> Record:
         """One recourse, also an erased one. Raises `UnknownRecourse`."""
@@ -274,12 +322,13 @@ class Ledger:
             if broken is not None:
                 break
             head, erased = row.hash, erased + (row.kind == Kind.ERASED)
-            if row.kind == Kind.GIVEN and row.salt is None:
+            if row.kind in HOLDING and row.salt is None and row.erased_at is None:
                 reason = "has lost its personal data, and no entry says that it was erased"
-                unexplained[row.id] = Broken(number=number, id=row.id, reason=reason)
+                unexplained.setdefault(row.about or row.id, Broken(number=number, id=row.id, reason=reason))
         faults = [
             *self._orphans(),
             *self._unerased(),
+            *self._strays(),
             *self._unexplained(unexplained),
             *([broken] if broken else []),
         ]
@@ -316,6 +365,17 @@ class Ledger:
             rows = connection.execute(query.order_by(entries.c.number).limit(1)).all()
         return [Broken(number=row.number, id=row.id, reason="still has data that was erased") for row in rows]
 
+    def _strays(self) -> list[Broken]:
+        """Letters and reviews whose personal data does not go with the recourse that the entry names."""
+        given = entries.alias("given")
+        named = (given.c.id == entries.c.about) & (given.c.kind == Kind.GIVEN)
+        query = sa.select(entries.c.number, entries.c.id).select_from(_HOLDING.outerjoin(given, named))
+        query = query.where(entries.c.about.is_not(None) | personal_data.c.about.is_not(None))
+        query = query.where(given.c.number.is_(None) | personal_data.c.about.is_distinct_from(given.c.number))
+        with self._engine.connect() as connection:
+            rows = connection.execute(query.order_by(entries.c.number).limit(1)).all()
+        return [Broken(number=row.number, id=row.id, reason="is not kept with what it is about") for row in rows]
+
     def _unexplained(self, missing: dict[str, Broken]) -> list[Broken]:
         """Those whose data is missing without an erasure; queried last, as erasures go on meanwhile."""
         with self._engine.connect() as connection:
@@ -323,21 +383,16 @@ class Ledger:
         return [broken for recourse_id, broken in missing.items() if recourse_id not in explained]
 
 
-def _insert(cursor: DBAPICursor, dialect: sa.Dialect, records: Sequence[NewRecord]) -> None:
-    """Add records and their entries. The transaction must be the only writer."""
+def _insert(
+    cursor: DBAPICursor, dialect: sa.Dialect, records: Sequence[NewRecord], about: int | None = None
+) -> None:
+    """Add records and their entries; `about` is the number of the recourse that they are about.
+
+    The transaction must be the only writer.
+    """
     salts = [secrets.token_bytes(32) for _ in records]
     links = [
-        {
-            "kind": Kind.GIVEN,
-            "id": record.id,
-            "at": record.at,
-            "expires_at": record.expires_at,
-            "model": record.model,
-            "version": record.version,
-            "sha256": record.sha256,
-            "status": record.status,
-            "digest": record.personal_data.digest(salt),
-        }
+        {field: getattr(record, field) for field in _FACTS} | {"digest": record.personal_data.digest(salt)}
         for record, salt in zip(records, salts, strict=True)
     ]
     numbers = _link(cursor, dialect, links, [record.key for record in records])
@@ -349,6 +404,7 @@ def _insert(cursor: DBAPICursor, dialect: sa.Dialect, records: Sequence[NewRecor
             "job": record.personal_data.job,
             "request": record.personal_data.request,
             "answer": record.personal_data.answer,
+            "about": about,
         }
         for number, record, salt in zip(numbers, records, salts, strict=True)
     ]
@@ -416,6 +472,12 @@ def _has_its_personal_data(row: sa.Row[Any]) -> bool:
 
 def _personal_data(row: sa.Row[Any]) -> PersonalData:
     return PersonalData(reference=row.reference, job=row.job, request=row.request, answer=row.answer)
+
+
+def _proven(row: sa.Row[Any], recourse_id: str) -> Link:
+    before = FIRST if row.number == 1 else row.before
+    holds = is_entry(row, before) and _has_its_personal_data(row) and recourse_id in (row.id, row.about)
+    return Link(record=_record(row), before=before, hash=row.hash, holds=holds)
 
 
 def _record(row: sa.Row[Any]) -> Record:

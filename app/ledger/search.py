@@ -85,7 +85,8 @@ def _numbers(search: Search, model: str | None) -> sa.Select[Any]:
         bounds += [table.c.number >= _first(*version), table.c.number <= _last(*version)]
     if table is entries:
         bounds.append(entries.c.number >= sa.select(sa.func.min(personal_data.c.number)).scalar_subquery())
-    where = {entries: [entries.c.kind == Kind.GIVEN, *entry], personal_data: data, checks: check}
+    recourse = personal_data.c.about.is_(None)  # no letter or review
+    where = {entries: [entries.c.kind == Kind.GIVEN, *entry], personal_data: [*data, recourse], checks: check}
     asked = [other for other in (entries, checks) if where[other] and other is not table and (entry or other is checks)]
     asked += [personal_data] if table is entries else []
     query = sa.select(table.c.number).where(*where[table], *bounds)

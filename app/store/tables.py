@@ -1,7 +1,7 @@
 """The tables of the ledger, API keys, what they have spent, and idempotent answers; `migrations` creates them.
 
 `entries` is the chain: append-only, and without personal data. Erasing a recourse deletes its row of `personal_data`,
-and with it that of `checks`, and adds an entry.
+with it that of `checks` and those of its letters and reviews, and adds an entry.
 """
 
 import sqlalchemy as sa
@@ -23,6 +23,8 @@ entries = sa.Table(
     sa.Column("digest", sa.String(64)),
     # Which key asked: no personal data, kept beyond an erasure, and not covered by the hash.
     sa.Column("key", sa.String(16)),
+    # The recourse that a letter or review is about.
+    sa.Column("about", sa.String(40)),
     sa.Column("hash", sa.String(64), nullable=False),
     sa.UniqueConstraint("id", "kind", name="ledger_entries_id_kind"),
     # In SQLite two triggers say it: a table gets no CHECK without being copied.
@@ -45,8 +47,16 @@ personal_data = sa.Table(
     sa.Column("job", sa.String(40)),
     sa.Column("request", sa.LargeBinary, nullable=False),
     sa.Column("answer", sa.LargeBinary, nullable=False),
+    # Of a letter or review: the number of the recourse that it is about, with which it goes.
+    sa.Column("about", sa.BigInteger, sa.ForeignKey("ledger_particulars.number", ondelete="CASCADE")),
     sa.Index("ledger_particulars_reference", "reference", "number"),
     sa.Index("ledger_particulars_job", "job", "number"),
+    sa.Index(
+        "ledger_particulars_about",
+        "about",
+        sqlite_where=sa.text("about IS NOT NULL"),
+        postgresql_where=sa.text("about IS NOT NULL"),
+    ),
 )
 
 checks = sa.Table(
