@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import partial
 
 from app.calibration.calibrations import Calibrations
+from app.cases.cases import Cases
 from app.errors import Fault, NotReady, RecourseError
 from app.futures.rehearsals import CANCELLED, Rehearsals
 from app.jobs.job import Job
@@ -66,6 +67,7 @@ class Service:
         )
         self.comparisons = Comparisons(settings, self.models, self.jobs, self.ledger)
         self.notices = Notices(settings, self.given, self.models)
+        self.cases = Cases(self.ledger, self.given, self.notices, self.questions, self.models)
         self.rehearsals = Rehearsals(settings, self.models, self.jobs)
         self.calibrations = Calibrations(settings, store, self.models, self._lane, self._jobs_lane)
         self.access = Access(settings, self.ledger)

@@ -100,6 +100,8 @@ class Settings(BaseSettings):
     lender_bureau: Annotated[tuple[str, ...], NoDecode] = ()
     """Name, address and telephone number of the consumer reporting agency whose reports the lender uses, for letters
     that state it, lines separated by semicolons; `none` where the lender uses no reports."""
+    lender_signatory: Annotated[tuple[str, ...], NoDecode] = ()
+    """Who signs letters, name and function, lines separated by semicolons; above the lender's name."""
     notice_regime: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,40}$")] = "general"
     """Which letter is written: `general`, `us`, `eu`, `uk`, or one of `notice_dir`."""
     notice_language: Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")] = "en"
@@ -107,7 +109,7 @@ class Settings(BaseSettings):
     notice_dir: Path | None = None
     """Directory with the lender's own letters, which replace those of the service with the same names."""
 
-    @field_validator("lender_address", "lender_bureau", mode="before")
+    @field_validator("lender_address", "lender_bureau", "lender_signatory", mode="before")
     @classmethod
     def _lines(cls, address: object) -> object:
         return [line.strip() for line in address.split(";")] if isinstance(address, str) else address

@@ -20,6 +20,7 @@ from app.api.middleware import BodyLimit, EarlyAnswers, HeadLimit, HeadRequests,
 from app.api.problem import Problem
 from app.api.routes import docs, health, metrics, problems, root, workbench
 from app.calibration import route as calibration
+from app.cases import route as cases
 from app.jobs import route as jobs
 from app.keys.authentication import SECURITY_SCHEMES
 from app.ledger import route as ledger
@@ -58,8 +59,8 @@ CORS: dict[str, Any] = {
 
 
 MODULES = (
-    recourse, reasons, batch, kserve, ledger, comparisons, notice, calibration, methods, models, jobs, health, metrics,
-    problems, docs, root, workbench,
+    recourse, reasons, batch, kserve, ledger, comparisons, notice, cases, calibration, methods, models, jobs, health,
+    metrics, problems, docs, root, workbench,
 )  # fmt: skip
 """The routes of the service, in the order of its description."""
 

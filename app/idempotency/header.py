@@ -79,13 +79,13 @@ async def answer_once(request: Request, caller: str, handle: Handle) -> Response
             with counting_from(int(claimed.ids)):
                 response = await handle(request)
         except Exception:
-            await _settle(service, claimed, None)
+            await _settle(service, claimed, request, None)
             raise
-        await _settle(service, claimed, response if response.status_code < 300 else None)
+        await _settle(service, claimed, request, response if response.status_code < 300 else None)
         return response
 
 
-async def _settle(service: Service, attempt: Attempt, response: Response | None) -> None:
+async def _settle(service: Service, attempt: Attempt, request: Request, response: Response | None) -> None:
     """Keep an answer for its key, or let the key go. Without the database the lease lapses, and the answer is given."""
     try:
         if response is None:
@@ -94,7 +94,7 @@ async def _settle(service: Service, attempt: Attempt, response: Response | None)
         headers = {name: value for name, value in response.headers.items() if name in KEPT_HEADERS}
         body = bytes(response.body)
         answer = IdempotentAnswer(status=response.status_code, headers=headers, body=body)
-        subject = _subject(response)
+        subject = _subject(request, response)
         if not await service.ledger.run(
             lambda engine: IdempotentAnswers(engine).keep(attempt, answer, subject, _now())
         ):
@@ -136,8 +136,10 @@ async def _canonical(request: Request) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _subject(response: Response) -> str | None:
-    """The id of the recourse that an answer gives, or of the job it is from: once that is erased, it has to go too."""
+def _subject(request: Request, response: Response) -> str | None:
+    """The id of the recourse that an answer is about, or of the job it is from: once that is erased, it goes too."""
+    if about := RECOURSE_ID.search(request.url.path):
+        return about[0]
     found = json.loads(bytes(response.body)) if response.media_type == JSON else None
     name = found.get("id") if isinstance(found, dict) else None
     if isinstance(name, str) and RECOURSE_ID.fullmatch(name):

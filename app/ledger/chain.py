@@ -26,7 +26,7 @@ class Kind(StrEnum):
     SENT = "sent"
     """A letter about a recourse was sent; `status` has the channel."""
     REVIEWED = "reviewed"
-    """A person looked at a recourse again; `status` has the decision, model, version and sha256 are those asked then."""
+    """A recourse was looked at again; `status` has the decision, model, version and sha256 are those asked then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

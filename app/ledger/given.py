@@ -68,7 +68,7 @@ class GivenRecourse:
         UnknownRecourse, Erased : there is none, or no longer
         LedgerUnavailable : the ledger cannot be read
         """
-        kept = personal_data(await self._find(recourse_id)).answer
+        kept = personal_data(await self.find(recourse_id)).answer
         answer = json.loads(kept)
         if (job_id := _pending(answer)) is None:
             return kept
@@ -81,7 +81,7 @@ class GivenRecourse:
 
     async def asked(self, recourse_id: str) -> tuple[Json, Json]:
         """The answer as it was recorded, and its request. Errors as `answer`."""
-        kept = personal_data(await self._find(recourse_id))
+        kept = personal_data(await self.find(recourse_id))
         return json.loads(kept.answer), json.loads(kept.request)
 
     async def changed_sets(self, ids: Sequence[str], model: str) -> tuple[tuple[str, ...], ...]:
@@ -103,7 +103,7 @@ class GivenRecourse:
             recourse_id, _, rank = one.partition("/")
             pointer = f"/exclude/ids/{i}"
             try:
-                record = await self._find(recourse_id)
+                record = await self.find(recourse_id)
                 found = json.loads(personal_data(record).answer)["counterfactuals"]
             except UnknownRecourse:
                 faults.append(Fault(pointer, "is not the id of an answer in the ledger"))
@@ -166,7 +166,7 @@ class GivenRecourse:
         _require_own(record)
         if record.personal_data is not None:
             await self._ledger.erase([record], "request")
-            record = await self._find(recourse_id)
+            record = await self.find(recourse_id)
         else:
             # A restored backup of the jobs brings back what was erased since.
             await self._erase_unrecorded(recourse_id)
@@ -180,7 +180,7 @@ class GivenRecourse:
         UnknownRecourse, Erased, LedgerUnavailable : as `answer`
         UnknownModel, ModelUnusable, InvalidRequest : as `Models.version`
         """
-        record = await self._find(recourse_id)
+        record = await self.find(recourse_id)
         records = promised(record)
         model = self._models.version(str(record.entry.model), name)
         checks = await self._models.ask(model, audits.verify, records) if records else []
@@ -267,7 +267,7 @@ class GivenRecourse:
             # A repeated request must not get a reference to a job that is gone.
             await self._ledger.erase_answers([job_id])
 
-    async def _find(self, recourse_id: str) -> Record:
+    async def find(self, recourse_id: str) -> Record:
         """One recourse that the key of this context may see. Raises `UnknownRecourse`."""
         record = await self._record(recourse_id)
         _require_own(record)

@@ -383,9 +383,7 @@ class Ledger:
         return [broken for recourse_id, broken in missing.items() if recourse_id not in explained]
 
 
-def _insert(
-    cursor: DBAPICursor, dialect: sa.Dialect, records: Sequence[NewRecord], about: int | None = None
-) -> None:
+def _insert(cursor: DBAPICursor, dialect: sa.Dialect, records: Sequence[NewRecord], about: int | None = None) -> None:
     """Add records and their entries; `about` is the number of the recourse that they are about.
 
     The transaction must be the only writer.

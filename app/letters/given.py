@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.errors import NoticeIncomplete
+from app.keys.keys import may_read_scores
 from app.letters.letter import Facts, Lender, Notice, notice_of
 from app.letters.regime import Templates
 from app.letters.template import LENDER
@@ -25,6 +26,7 @@ def lender_of(settings: Settings) -> Lender:
         contact=settings.lender_contact,
         authority=settings.lender_authority,
         bureau=settings.lender_bureau,
+        signatory=settings.lender_signatory,
     )
 
 
@@ -36,7 +38,7 @@ def missing_reasons(
         return None
     asked = Question.from_json(request["question"])
     question = ReasonsQuestion(factual_raw=asked.factual_raw, reasons=ReasonsParams(), seed=asked.seed)
-    return REASONS, question, Frame(model=identity(model), seed=asked.seed), 0.0
+    return REASONS, question, Frame(model=identity(model), seed=asked.seed, scores=may_read_scores()), 0.0
 
 
 def notice_about(
@@ -48,9 +50,10 @@ def notice_about(
     templates: Templates,
     language: str,
     lender: Lender,
+    addressee: tuple[str, ...] = (),
     draft: bool = False,
 ) -> Notice:
-    """The letter; `reasons` are those that the answer does not state.
+    """The letter; `reasons` are those that the answer does not state, `addressee` the lines of an address.
 
     Raises
     ------
@@ -74,4 +77,4 @@ def notice_about(
         threshold=manifest.threshold if manifest.output is Output.PROBABILITY else None,
         scale=manifest.points,
     )
-    return notice_of(facts, templates.languages[language], templates.regime, lender, missing)
+    return notice_of(facts, templates.languages[language], templates.regime, lender, addressee, missing)

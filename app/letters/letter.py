@@ -34,6 +34,8 @@ class Lender(AnswerPart):
     """Who supervises the lender."""
     bureau: tuple[str, ...]
     """Lines of the consumer reporting agency whose report was used; `none` alone where none was."""
+    signatory: tuple[str, ...] = ()
+    """Lines of who signs; none where only the lender's name stands below the letter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,8 @@ class Notice(AnswerPart):
     """`id@version`."""
     lender: Lender
     """Who sends it."""
+    addressee: tuple[str, ...]
+    """Lines of who gets it; none but in a letter that is recorded as sent."""
     refused: bool
     """Whether the model refuses the application."""
     accepted: bool
@@ -165,7 +169,14 @@ def version_of(answer: Json) -> str:
     return f"{answer['model']['id']}@{answer['model']['version']}"
 
 
-def notice_of(facts: Facts, language: Language, regime: str, lender: Lender, missing: tuple[str, ...] = ()) -> Notice:
+def notice_of(
+    facts: Facts,
+    language: Language,
+    regime: str,
+    lender: Lender,
+    addressee: tuple[str, ...] = (),
+    missing: tuple[str, ...] = (),
+) -> Notice:
     """The letter's parts in a language."""
     answer, factual = facts.answer, facts.answer["factual"]
     features = {feature.name: _in(feature, language) for feature in facts.features}
@@ -189,6 +200,7 @@ def notice_of(facts: Facts, language: Language, regime: str, lender: Lender, mis
         title=facts.title,
         model=version_of(answer),
         lender=lender,
+        addressee=addressee,
         missing=missing,
         unseen=any(UNSEEN_WARNING in warning for warning in answer.get("warnings", ())),
         precluded=bool(answer.get("precluded")),

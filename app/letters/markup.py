@@ -1,8 +1,8 @@
 """A filled template as plain text and as a page: headings, paragraphs, lists, and lines that stay lines.
 
 ``# `` begins the title, ``## `` a heading and ``### `` a label; ``- `` an entry of a list and ``1. `` one of a numbered
-list, ``| `` a line of an address; an empty line ends a paragraph. Everything else is text, and nothing in it is markup
-of a page.
+list, ``| `` a line of an address, ``> `` one of the addressee's and ``_ `` one below a signature; an empty line ends a
+paragraph. Everything else is text, and nothing in it is markup of a page.
 """
 
 import base64
@@ -15,7 +15,13 @@ from itertools import groupby
 WIDTH = 76
 """Columns of plain text."""
 
-KINDS = {"# ": "title", "## ": "heading", "### ": "label", "- ": "list", "1. ": "steps", "| ": "lines"}
+SIGNED = "_" * 30
+"""The line of a signature in plain text."""
+
+KINDS = {
+    "# ": "title", "## ": "heading", "### ": "label", "- ": "list", "1. ": "steps", "| ": "lines", "> ": "addressee",
+    "_ ": "signature",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,11 @@ def policy(css: str) -> str:
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
+def policy_of(page: str) -> str:
+    """The same of a page that was written earlier."""
+    return policy(page.partition("<style>")[2].partition("</style>")[0])
+
+
 def _blocks(filled: str) -> list[_Block]:
     blocks: list[_Block] = []
     for paragraph in filled.split("\n\n"):
@@ -77,8 +88,10 @@ def _as_text(block: _Block) -> str:
             return f"{first}\n{'-' * min(len(first), WIDTH)}"
         case "label":
             return _wrapped(first, "")
-        case "lines":
+        case "lines" | "addressee":
             return "\n".join(block.entries)
+        case "signature":
+            return "\n".join(["", "", SIGNED, *block.entries])
         case "list":
             return "\n".join(_wrapped(entry, "- ") for entry in block.entries)
         case "steps":
@@ -102,8 +115,8 @@ def _as_html(block: _Block) -> str:
             return f"<h2>{entries[0]}</h2>"
         case "label":
             return f'<p class="label">{entries[0]}</p>'
-        case "lines":
-            return f'<p class="lines">{"<br>".join(entries)}</p>'
+        case "lines" | "addressee" | "signature":
+            return f'<p class="{block.kind}">{"<br>".join(entries)}</p>'
         case "list" | "steps":
             tag = "ul" if block.kind == "list" else "ol"
             return f"<{tag}>{''.join(f'<li>{entry}</li>' for entry in entries)}</{tag}>"

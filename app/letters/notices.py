@@ -7,6 +7,8 @@ from app.letters.letter import Notice, version_of
 from app.letters.regime import Templates
 from app.models.models import Models
 from app.questions import use_cases
+from app.questions.answers import Json
+from app.registry.version import RegisteredModel
 from app.settings import Settings
 
 
@@ -24,8 +26,10 @@ class Notices:
         self._models = models
         self._lender = lender_of(settings)
 
-    async def notice(self, recourse_id: str, language: str, *, draft: bool = False) -> Notice:
-        """The letter about a recourse; the same record gives the same letter.
+    async def notice(
+        self, recourse_id: str, language: str, *, addressee: tuple[str, ...] = (), draft: bool = False
+    ) -> Notice:
+        """The letter about a recourse, to the lines of an address; the same record gives the same letter.
 
         A `draft` says which settings are missing, without which there is no letter.
 
@@ -44,9 +48,7 @@ class Notices:
             raise InvalidRequest(faults=[Fault("", f"the query parameter lang must be one of {known}")])
         answer, request = await self._given.asked(recourse_id)
         model = self._models.find(version_of(answer), include_inactive=True)
-        reasons = None
-        if asked := missing_reasons(answer, request, model):
-            reasons = await self._models.ask(model, use_cases.answer, *asked)
+        reasons = await self.missing_reasons(model, answer, request)
         return notice_about(
             answer,
             request,
@@ -55,5 +57,14 @@ class Notices:
             templates=self.templates,
             language=language,
             lender=self._lender,
+            addressee=addressee,
             draft=draft,
         )
+
+    async def missing_reasons(self, model: RegisteredModel, answer: Json, request: Json) -> Json | None:
+        """The reasons for a refusal that its answer does not state, from the version that answered; errors as `notice`.
+
+        None where it states them, or the model does not refuse.
+        """
+        asked = missing_reasons(answer, request, model)
+        return None if asked is None else await self._models.ask(model, use_cases.answer, *asked)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from jinja2 import DictLoader, StrictUndefined, TemplateError, meta, nodes
@@ -45,8 +45,11 @@ class Template:
         self._template = environment.get_template(name)
 
     def missing(self, lender: Lender) -> tuple[str, ...]:
-        """Settings of the sender that are empty although the letter states them; every letter has name and address."""
-        stated = (f.name for f in fields(lender) if f.name in self.used | {"name", "address"})
+        """Settings of the sender that are empty although the letter states them; every letter has name and address.
+
+        Those with a default may be.
+        """
+        stated = (f.name for f in fields(lender) if f.name in self.used | {"name", "address"} and f.default is MISSING)
         return tuple(f"{LENDER}{name.upper()}" for name in stated if not getattr(lender, name))
 
     def fill(self, values: Mapping[str, Any]) -> str:

@@ -1,0 +1,1 @@
+"""The case file: letters that were sent, reviews, and all that the ledger holds of one recourse."""

@@ -1,0 +1,274 @@
+"""What becomes of a recourse that was given: letters that were sent, reviews, and its case file."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from app.cases.case import (
+    AskedAgain,
+    Caller,
+    CaseFile,
+    Channel,
+    LaterVersion,
+    Outcome,
+    Review,
+    SentLetter,
+    proof_of,
+)
+from app.errors import Erased, Fault, InvalidRequest, RecourseError, UnknownModel, UnknownRecourse
+from app.jobs.ids import new_id
+from app.keys.keys import Keys, asking_id
+from app.ledger.chain import Kind, PersonalData
+from app.ledger.entries import personal_data
+from app.ledger.given import GivenRecourse
+from app.ledger.ledger import Link, NewRecord, Record
+from app.ledger.recorder import Recorder
+from app.letters.letter import version_of
+from app.letters.notices import Notices
+from app.models.models import Models
+from app.questions.answers import Json, ModelVersion, encoded, plain
+from app.questions.question import Question
+from app.questions.questions import Questions
+from app.questions.terms import Terms
+from app.questions.use_cases import RECOURSE
+from app.recourse.result import Status
+from app.registry.artifact import Format
+from app.registry.version import RegisteredModel
+from app.store.timestamps import timestamp
+
+Part = TypeVar("Part", SentLetter, Review)
+
+SENT, REVIEWED = TypeAdapter(SentLetter), TypeAdapter(Review)
+
+AHEAD = timedelta(days=1)
+"""How far in the future a letter may be said to have been sent: clocks differ."""
+
+MOST_LATER = 10
+"""Later versions that a case file asks, the newest ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """That a letter was sent."""
+
+    channel: Channel
+    sent_at: datetime | None = None
+    """Now, if absent."""
+    addressee: tuple[str, ...] = ()
+    language: str | None = None
+    """The operator's default, if absent."""
+    text: str | None = None
+    """What was sent, where it is not the letter of the service."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewing:
+    """A second look."""
+
+    by: str
+    reason: str
+    corrections: Mapping[str, Any] = field(default_factory=dict)
+    """Values by feature."""
+    model: str | None = None
+    """The version that is asked; the newest active one, if absent."""
+    decision: Outcome | None = None
+
+
+class Cases:
+    """Letters, reviews and case files; all of them only for who may see the recourse.
+
+    Every method raises `UnknownRecourse`, `Erased` and `LedgerUnavailable`.
+    """
+
+    def __init__(
+        self, ledger: Recorder, given: GivenRecourse, notices: Notices, questions: Questions, models: Models
+    ) -> None:
+        self._ledger = ledger
+        self._given = given
+        self._notices = notices
+        self._questions = questions
+        self._models = models
+
+    async def send(self, recourse_id: str, sending: Sending) -> bytes:
+        """Record a letter as sent; the letter as it is recorded.
+
+        Raises
+        ------
+        NoticeIncomplete and others : as `Notices.notice`; nothing is recorded then
+        InvalidRequest : it was sent before the answer, or will be
+        """
+        record = await self._given.find(recourse_id)
+        personal_data(record)
+        now = datetime.now(UTC)
+        at = sending.sent_at or now
+        if not datetime.fromisoformat(record.entry.at) <= at <= now + AHEAD:
+            raise InvalidRequest(faults=[Fault("/sent_at", "must be after the answer, and not in the future")])
+        language, text, page = None, sending.text, None
+        if text is None:
+            templates = self._notices.templates
+            language = sending.language or templates.default
+            if language not in templates.letters:
+                known = ", ".join(templates.letters)
+                raise InvalidRequest(faults=[Fault("/language", f"must be one of {known}")])
+            notice = await self._notices.notice(recourse_id, language, addressee=sending.addressee)
+            text, page = templates.text(notice), templates.html(notice)
+        letter = SentLetter(
+            id=new_id("let"),
+            recourse=recourse_id,
+            channel=sending.channel,
+            sent_at=timestamp(at),
+            recorded_at=timestamp(now),
+            recorded_by=asking_id(),
+            addressee=sending.addressee,
+            language=language,
+            text=text,
+            page=page,
+        )
+        return await self._recorded(Kind.SENT, letter, status=letter.channel.value)
+
+    async def letter(self, recourse_id: str, letter_id: str) -> Json:
+        """A letter that was sent."""
+        for link in await self._links(recourse_id):
+            if link.record.entry.kind is Kind.SENT and link.record.entry.id == letter_id:
+                found: Json = json.loads(personal_data(link.record).answer)
+                return found
+        raise UnknownRecourse("There is no such letter about this recourse.")
+
+    async def review(self, recourse_id: str, reviewing: Reviewing) -> bytes:
+        """Record a second look; corrected data are asked about before. The review as it is recorded.
+
+        Raises as `Questions.ask` where data are corrected; nothing is recorded then.
+        """
+        record = await self._given.find(recourse_id)
+        asked = None if not reviewing.corrections else await self._asked_again(record, reviewing)
+        personal_data(record)
+        review = Review(
+            id=new_id("rev"),
+            recourse=recourse_id,
+            by=reviewing.by,
+            reason=reviewing.reason,
+            recorded_at=timestamp(datetime.now(UTC)),
+            recorded_by=asking_id(),
+            corrections=reviewing.corrections,
+            asked=asked,
+            decision=reviewing.decision,
+        )
+        facts = {} if asked is None else plain(asked.model)
+        facts = {name: facts.get(key) for name, key in (("model", "id"), ("version", "version"), ("sha256", "sha256"))}
+        decision = None if review.decision is None else review.decision.value
+        return await self._recorded(Kind.REVIEWED, review, status=decision, **facts)
+
+    async def file(self, recourse_id: str) -> CaseFile:
+        """All that is known of a recourse. Models are asked for reasons, and whether later versions keep its ways."""
+        links = await self._links(recourse_id)
+        given = links[0].record
+        answer: Json = json.loads(await self._given.answer(recourse_id))
+        request: Json = json.loads(personal_data(given).request)
+        return CaseFile(
+            id=recourse_id,
+            reference=answer["reference"],
+            written_at=timestamp(datetime.now(UTC)),
+            asked_by=await self._caller(given.key),
+            request=request,
+            answer=answer,
+            reasons=await self._reasons(answer, request),
+            later=tuple([await self._later(recourse_id, model) for model in self._later_versions(given, answer)]),
+            letters=_parts(links, Kind.SENT, SENT),
+            reviews=_parts(links, Kind.REVIEWED, REVIEWED),
+            proof=tuple(map(proof_of, links)),
+            holds=all(link.holds for link in links),
+        )
+
+    # --- inside ---
+
+    async def _links(self, recourse_id: str) -> list[Link]:
+        """The entries of a recourse, itself first, for who may see it."""
+        personal_data(await self._given.find(recourse_id))
+        if not (found := await self._ledger.ask(lambda ledger: ledger.links(recourse_id))):
+            raise Erased
+        return found
+
+    async def _recorded(self, kind: Kind, part: SentLetter | Review, **facts: Any) -> bytes:
+        """The bytes of a part once they are on disk; those of an earlier attempt with the same id."""
+        data = PersonalData(reference=None, job=None, request=b"{}", answer=encoded(plain(part)))
+        new = NewRecord(
+            kind=kind,
+            id=part.id,
+            at=part.recorded_at,
+            about=part.recourse,
+            key=asking_id(),
+            personal_data=data,
+            **facts,
+        )
+        return personal_data(await self._ledger.ask(lambda ledger: ledger.add(new))).answer
+
+    async def _asked_again(self, record: Record, reviewing: Reviewing) -> AskedAgain:
+        answer, request = await self._given.asked(record.entry.id)
+        model = self._models.version(str(record.entry.model), reviewing.model)
+        # What follows from others follows from the corrected ones.
+        sent = {one.name for one in model.space.schema if one.derived is None}
+        applicant = {name: value for name, value in request["applicant"].items() if name in sent}
+        terms = Terms(
+            model=model.name, reference=answer["reference"], deadline_ms=request["deadline_ms"], store=True,
+            record="corrections",
+        )  # fmt: skip
+        question = Question.from_json(request["question"])
+        found = json.loads(await self._questions.ask(RECOURSE, question, {**applicant, **reviewing.corrections}, terms))
+        factual = found["factual"]
+        return AskedAgain(
+            id=found["id"],
+            model=ModelVersion(**found["model"]),
+            status=Status(found["status"]),
+            favourable=None if factual is None else factual["favourable"],
+        )
+
+    async def _caller(self, key_id: str | None) -> Caller | None:
+        if key_id is None:
+            return None
+        keys = await self._ledger.run(lambda engine: Keys(engine).list())
+        return Caller(key=key_id, name=next((key.name for key in keys if key.id == key_id), None))
+
+    async def _reasons(self, answer: Json, request: Json) -> Json | None:
+        stated: Json | None = answer.get("reasons")
+        if stated is not None:
+            return stated
+        try:
+            model = self._models.find(version_of(answer), include_inactive=True)
+            return await self._notices.missing_reasons(model, answer, request)
+        except UnknownModel:
+            return None
+
+    def _later_versions(self, given: Record, answer: Json) -> list[RegisteredModel]:
+        if not answer["counterfactuals"]:
+            return []
+        versions = {model.name: model for model in self._models.all() if model.id == given.entry.model}
+        own = versions.get(version_of(answer))
+        since = datetime.fromisoformat(given.entry.at) if own is None else own.registered_at
+        later = [model for model in versions.values() if model.registered_at > since]
+        return sorted(later, key=lambda model: model.registered_at)[-MOST_LATER:]
+
+    async def _later(self, recourse_id: str, model: RegisteredModel) -> LaterVersion:
+        kept, detail = None, None
+        if model.manifest.artifact.format is Format.HTTP:
+            detail = "A remote model is not asked, since every request is paid for."
+        else:
+            try:
+                kept = (await self._given.verify(recourse_id, model.name))["still_valid"]
+            except RecourseError as error:
+                detail = error.detail
+        return LaterVersion(model=model.name, registered_at=timestamp(model.registered_at), kept=kept, detail=detail)
+
+
+def _parts(links: Sequence[Link], kind: Kind, reader: TypeAdapter[Part]) -> tuple[Part, ...]:
+    """Letters or reviews as they were recorded; one that was changed and cannot be read is in the proof only."""
+    found = []
+    for link in links:
+        if link.record.entry.kind is kind:
+            with suppress(ValidationError):
+                found.append(reader.validate_json(personal_data(link.record).answer))
+    return tuple(found)
