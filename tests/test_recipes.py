@@ -206,7 +206,8 @@ def test_each_file_of_a_room_stands_on_a_floor() -> None:
     ("noun", "homes"),
     {
         "calibration": ("app/calibration/", "app/recourse/models/calibration.py"),
-        "letter|notice": ("app/letters/",),
+        "letter|notice": ("app/letters/", "app/cases/"),
+        "review|case_?file": ("app/cases/",),
         "reasons": ("app/reasons/", "app/recourse/reasons/"),
         "idempoten": ("app/idempotency/",),
         "api_?key|daily_?budget|authentic": ("app/keys/",),
