@@ -2,18 +2,22 @@ ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
 ARG TORCH_INDEX_URL=
+# Which formats of models can be loaded. The light image: demo,xgboost,onnx,traces
+ARG EXTRAS=torch,sklearn,xgboost,onnx,traces
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/recourse
 ENV PATH=/opt/recourse/bin:${PATH}
 WORKDIR /src
 COPY constraints.txt ./
 # By itself, because it is the largest layer and changes least.
-RUN if [ -n "${TORCH_INDEX_URL}" ]; then pip install --index-url "${TORCH_INDEX_URL}" torch==2.13.0; \
-    else pip install -c constraints.txt torch==2.13.0; fi
+RUN case ",${EXTRAS}," in \
+    *,torch,*) if [ -n "${TORCH_INDEX_URL}" ]; then pip install --index-url "${TORCH_INDEX_URL}" torch==2.13.0; \
+        else pip install -c constraints.txt torch==2.13.0; fi ;; \
+    esac
 # The dependencies need the package's name and version, not its code.
 COPY pyproject.toml README.md LICENSE ./
 COPY app/__init__.py app/
-RUN pip install -c constraints.txt ".[torch,sklearn,xgboost,onnx,traces,reference]"
+RUN pip install -c constraints.txt ".[${EXTRAS}]"
 COPY app app
 RUN pip install --no-deps --force-reinstall .
 
