@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from app.api.examples import DEMO_MODEL, PREDICT_EXAMPLES, RECOURSE_EXAMPLES, VERIFY_EXAMPLES
 from app.questions.correction_schema import CORRECT_EXAMPLES
 from app.questions.frontier_schema import FRONTIER_EXAMPLES
+from app.questions.offers_schema import OFFERS_EXAMPLES
 from app.questions.validity_schema import VALIDITY_EXAMPLES
 from app.reasons.schema import REASONS_EXAMPLES
 
@@ -27,7 +28,7 @@ OF_ONE_ANSWER = frozenset(("id", "created_at", "expires_at", "verified_at", "dat
 def asked(client: "httpx.Client") -> dict[str, Any]:
     """The answer of the demo to an example request of each operation about an applicant, by operation id.
 
-    Of a curve, the first and the last point.
+    Of a curve, the first and the last point; of offers, the first two.
     """
 
     def post(path: str, examples: Any, name: str = "") -> Any:
@@ -39,6 +40,7 @@ def asked(client: "httpx.Client") -> dict[str, Any]:
 
     recourse = post("/recourse", RECOURSE_EXAMPLES)
     curve = post("/recourse/frontier", FRONTIER_EXAMPLES, "retraining")
+    terms = post("/recourse/offers", OFFERS_EXAMPLES)
     return {
         "create_recourse": recourse,
         "get_job_results": recourse,
@@ -46,6 +48,7 @@ def asked(client: "httpx.Client") -> dict[str, Any]:
         "get_notice": get(f"/recourse/{recourse['id']}/notice"),
         "verify_recourse": post(f"/recourse/{recourse['id']}/verify", VERIFY_EXAMPLES),
         "create_frontier": curve | {"points": [curve["points"][0], curve["points"][-1]]},
+        "list_offers": terms | {"offers": terms["offers"][:2]},
         "certify_counterfactuals": post("/recourse/validity", VALIDITY_EXAMPLES),
         "correct_plan": post("/recourse/correct", CORRECT_EXAMPLES),
         "state_reasons": post("/reasons", REASONS_EXAMPLES),

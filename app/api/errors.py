@@ -276,7 +276,7 @@ def _names_no_recourse(request: Request) -> bool:
     return path.startswith("/recourse/") and not path.startswith("/recourse/rec_") and path not in QUESTIONS
 
 
-QUESTIONS = ("/recourse/batch", "/recourse/correct", "/recourse/frontier", "/recourse/validity")
+QUESTIONS = ("/recourse/batch", "/recourse/correct", "/recourse/frontier", "/recourse/offers", "/recourse/validity")
 
 NO_SUCH_QUESTION = f"There is no such address. Questions are asked at /recourse, {', '.join(QUESTIONS)}."
 

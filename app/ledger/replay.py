@@ -44,7 +44,7 @@ def replay(store: Store, record: Record, plan_s: float) -> list[str]:
     for answer in (before, after):
         answer["diagnostics"].pop("elapsed_ms")
         (answer["factual"] or {}).pop("future", None)  # earlier releases lack it
-        for part in (*answer["counterfactuals"], *filter(None, [answer["nearest"]])):
+        for part in (*answer["counterfactuals"], *filter(None, [answer["nearest"], answer.get("offer")])):
             # The correction follows from what later versions keep, and changes with them.
             if future := part.get("validity", part).get("future"):
                 future.pop("measured", None)

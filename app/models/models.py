@@ -253,6 +253,8 @@ def _describe(feature: Feature) -> Json:
         "missing": feature.missing is not None,
         "special": {f"{code:.15g}": meaning for code, meaning in feature.special.items()},
         "derived": _formula(feature),
+        "terms": feature.terms,
+        "better": feature.better and feature.better.value,
         "protected": feature.protected,
         "moves_with_time": None if feature.moves_with_time is None else feature.moves_with_time.per_year,
         "advice": plain(feature.advice),

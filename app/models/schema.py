@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 from app.api.described import Described, describe
 from app.api.strict import FEW, MOST_ENTRIES, Strict
 from app.questions import answers
-from app.recourse.features import Advice, Change, FeatureType, MaxChange, RawValue, Takes
+from app.recourse.features import Advice, Better, Change, FeatureType, MaxChange, RawValue, Takes
 from app.recourse.models.committee import Drawn, Likeness
 
 VALUE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "boolean"}, {"type": "null"}]}
@@ -194,6 +194,11 @@ class FeatureDescription(Described):
     """Numbers that are states and not quantities, with what they mean."""
     derived: str | None
     """How the value follows from other features; it may be left out of a record. Null for most features."""
+    terms: bool
+    """Whether this is a term of the contract: the lender sets it, and `POST /recourse/offers` says which are accepted.
+    """
+    better: Better | None
+    """Of a term, what is better for the applicant: `more` or `less` of it; null where the lender does not say."""
     protected: bool
     """Whether this is a protected attribute: never advice."""
     moves_with_time: float | None

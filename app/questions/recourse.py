@@ -19,12 +19,15 @@ from app.questions.answers import (
     nearest_answer,
     plan_answer,
 )
+from app.questions.offers import Offer, offer_answer
 from app.questions.question import Question
 from app.reasons.answer import Explained, Reasons, reasons_first, reasons_part, together
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.sentences import months_text
 from app.recourse.answer_part import EXACT, FULL, AnswerPart
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Yields
+from app.recourse.offers import best_offer, directions
 from app.recourse.problem import RecourseProblem
 from app.recourse.reports import SurrogateReport
 from app.recourse.result import Diagnostics, RecourseResult, Status
@@ -89,6 +92,10 @@ class RecourseAnswer(AnswerPart):
     plan: Plan | None
     """All counterfactuals together, where there are several or the method returns a plan; null where there is no
     certificate."""
+    offer: Offer | None
+    """The best terms of the contract with which the model accepts the applicant as they are: nothing has to change but
+    what the lender sets. Null where it accepts none or the record itself, where the manifest names no terms or says of
+    none which way is better, of remote models, and with `must_include`."""
     precluded: Precluded | None
     """Whether the model refuses every legal record, where nothing was found; null where nothing is known."""
     warnings: tuple[str, ...]
@@ -117,8 +124,13 @@ def compute(asked: RecourseProblem, question: Question, plan_s: float) -> Explai
 def completed(
     asked: RecourseProblem, found: RecourseResult, question: Question, plan_s: float
 ) -> tuple[RecourseResult, Preclusion | None]:
-    """A result with what it needs to be an answer: a proof where nothing was found, and a second look at a refusal."""
+    """A result with what it needs to be an answer: a proof where nothing was found, offers and a second look."""
     found, precluded = with_proof(asked, found, question, plan_s)
+    if found.factual_score is not None and found.factual_score < 0.0:
+        offer, spent = best_offer(asked)
+        if spent is not None:
+            spent = found.diagnostics.plus(spent.model_calls, spent.model_rows)
+            found = replace(found, offer=offer, diagnostics=spent)
     if asked.futures is not None and found.factual_score is not None and found.factual_score < 0.0:
         accepted = float(asked.held_back.accept(asked.factual_raw[None]).mean())
         found = replace(found, second_look=(accepted, asked.futures.held_back.count))
@@ -175,6 +187,7 @@ def recourse_answer(
         nearest=nearest_answer(action_set, verdict.nearest, frame.points) if verdict and verdict.nearest else None,
         relax=verdict.relax if verdict else None,
         plan=plan_answer(found.plan),
+        offer=None if found.offer is None else _offer(action_set, found.offer, frame),
         surrogate=found.surrogate,
         diagnostics=found.diagnostics,
         precluded=_precluded(precluded),
@@ -204,6 +217,10 @@ def _precluded(known: Preclusion | None) -> Precluded | None:
     return Precluded(status=status, proof=known.proof, accepted_share_at_most=known.accepted_share_at_most)
 
 
+def _offer(action_set: ActionSet, found: Counterfactual, frame: Frame) -> Offer:
+    return offer_answer(action_set, found, frame.points, next(iter(directions(action_set.space, {}))))
+
+
 def _expires_before(frame: Frame, found: RecourseResult) -> list[str]:
     """A warning of answers that are no longer valid when their changes are made."""
     every = [one.takes_months for one in found.counterfactuals]
@@ -228,6 +245,7 @@ def out_of_time(frame: Frame, elapsed_ms: float) -> RecourseAnswer:
         nearest=None,
         relax=None,
         plan=None,
+        offer=None,
         precluded=None,
         surrogate=None,
         diagnostics=Diagnostics(model_calls=None, model_rows=None, elapsed_ms=elapsed_ms),

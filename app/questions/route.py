@@ -17,8 +17,9 @@ from app.keys.scopes import Scope
 from app.models.schema import Record
 from app.questions.correction_schema import CORRECT_EXAMPLES, CorrectAnswer, CorrectRequest
 from app.questions.frontier_schema import FRONTIER_EXAMPLES, FrontierAnswer, FrontierRequest
+from app.questions.offers_schema import OFFERS_EXAMPLES, OffersAnswer, OffersRequest
 from app.questions.schema import RecourseAnswer, RecourseRequest
-from app.questions.use_cases import CORRECTION, FRONTIER, RECOURSE, VALIDITY
+from app.questions.use_cases import CORRECTION, FRONTIER, OFFERS, RECOURSE, VALIDITY
 from app.questions.validity_schema import VALIDITY_EXAMPLES, ValidityAnswer, ValidityRequest
 from app.service import Service
 
@@ -83,6 +84,33 @@ async def frontier(
 
 
 @router.post(
+    "/recourse/offers",
+    name="list_offers",
+    summary="Find terms that are accepted",
+    response_model=OffersAnswer,
+    responses=ACCEPTED
+    | refusals(
+        "/recourse/offers",
+        *BODY,
+        *QUESTION,
+        errors.ConstraintClash,
+        errors.NotReady,
+    ),
+)
+async def offers(
+    request: Annotated[OffersRequest, Body(openapi_examples=OFFERS_EXAMPLES)],
+    service: ServiceDep,
+    prefer: PreferDep,
+) -> Response:
+    """What the applicant is accepted for as they are, if the lender changes the terms of the contract alone.
+
+    Terms are the features with `terms: true` in the manifest, which also limits what can be offered. The model itself
+    accepts every offer. If it accepts none, that is an answer (`status: not_found`), not an error.
+    """
+    return await _answer(OFFERS, request, service, prefer)
+
+
+@router.post(
     "/recourse/validity",
     name="certify_counterfactuals",
     summary="Certify existing counterfactuals",
@@ -142,7 +170,7 @@ async def correct(
 
 async def _answer(
     name: str,
-    request: RecourseRequest | FrontierRequest | ValidityRequest,
+    request: RecourseRequest | FrontierRequest | OffersRequest | ValidityRequest,
     service: Service,
     prefer: Prefer,
     counterfactuals: Sequence[Record] = (),

@@ -12,10 +12,11 @@ from typing import Any
 
 from app.futures.store import load_futures
 from app.models import tasks
-from app.questions import correction, frontier, recourse, validity
+from app.questions import correction, frontier, offers, recourse, validity
 from app.questions.answers import Frame, Json, plain, without_scores
 from app.questions.correction import CorrectionQuestion
 from app.questions.frontier import FrontierQuestion
+from app.questions.offers import OffersQuestion
 from app.questions.question import Case, Question, read_ahead
 from app.questions.validity import ValidityQuestion
 from app.reasons.answer import ReasonsQuestion, no_time_for_reasons, reasons_answer, reasons_of
@@ -134,7 +135,7 @@ def _siblings(ref: ModelRef, certificate: CertificateParams) -> tuple[BlackBox, 
     return tuple(tasks.load_sibling(ModelRef.of(ref.store, m)) for m in others if m.space.same_columns(own.space))
 
 
-RECOURSE, REASONS, FRONTIER = "recourse", "reasons", "frontier"
+RECOURSE, REASONS, FRONTIER, OFFERS = "recourse", "reasons", "frontier", "offers"
 VALIDITY, CORRECTION = "validity", "correction"
 
 BOUNDS_S = 300.0
@@ -146,6 +147,7 @@ USE_CASES: Mapping[str, UseCase] = {
     ),
     REASONS: UseCase(question=ReasonsQuestion, compute=reasons_of, render=reasons_answer, stopped=no_time_for_reasons),
     FRONTIER: UseCase(question=FrontierQuestion, compute=frontier.compute, render=frontier.render),
+    OFFERS: UseCase(question=OffersQuestion, compute=offers.compute, render=offers.render),
     VALIDITY: UseCase(question=ValidityQuestion, compute=validity.compute, render=validity.render, job_s=BOUNDS_S),
     CORRECTION: UseCase(
         question=CorrectionQuestion, compute=correction.compute, render=correction.render, prefix="cor", job_s=BOUNDS_S

@@ -111,6 +111,9 @@ class RecourseResult:
     its score, where only an estimate of the model asks for the rest; empty of plans."""
     second_look: tuple[float, int] | None = None
     """Share of the held-back future models that accept the refused record as it is, and how many they are."""
+    offer: Counterfactual | None = None
+    """The applicant's record with the best terms that the model accepts; None where there are none, or none is known.
+    """
     surrogate: SurrogateReport | None = None
     diagnostics: Diagnostics
     warnings: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ on the income, on the record of paying, and on chance.
 
 import numpy as np
 
-from app.recourse.features import Advice, Change, Feature, FeatureType, MaxChange, MovesWithTime, Takes
+from app.recourse.features import Advice, Better, Change, Feature, FeatureType, MaxChange, MovesWithTime, Takes
 from examples.consumer_loan.words import words_of
 
 EMPLOYMENT = ("under 1 year", "1 to 3 years", "3 to 7 years", "over 7 years")
@@ -39,11 +39,13 @@ FEATURES = (
     ),
     Feature(
         name="amount", type=FeatureType.INTEGER, label="Loan amount", unit="EUR", min=500, max=30000, step=100,
-        change=Change.DECREASE, noise=False, cost=1.6, max_change=MaxChange(relative=0.5), **words_of("amount"),
+        change=Change.DECREASE, noise=False, cost=1.6, max_change=MaxChange(relative=0.5),
+        terms=True, better=Better.MORE, **words_of("amount"),
     ),
     Feature(
         name="term", type=FeatureType.INTEGER, label="Repayment term", unit="months", min=6, max=84, step=6,
-        change=Change.ANY, noise=False, cost=0.7, max_change=MaxChange(relative=0.5), **words_of("term"),
+        change=Change.ANY, noise=False, cost=0.7, max_change=MaxChange(relative=0.5),
+        terms=True, **words_of("term"),
     ),
     Feature(
         name="employment", type=FeatureType.ORDINAL, label="Time in the current job", categories=EMPLOYMENT,

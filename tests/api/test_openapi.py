@@ -35,6 +35,7 @@ OPERATIONS = {
     ("post", "/reasons"): "state_reasons",
     ("post", "/recourse/batch"): "create_batch",
     ("post", "/recourse/frontier"): "create_frontier",
+    ("post", "/recourse/offers"): "list_offers",
     ("post", "/recourse/validity"): "certify_counterfactuals",
     ("get", "/recourse"): "list_recourse",
     ("get", "/recourse/{id}"): "get_recourse",
@@ -138,7 +139,7 @@ def test_every_question_says_what_its_reference_is(description: Any) -> None:
     asked = {
         name: one["reference"] for name, one in properties.items() if name.endswith("Request") and "reference" in one
     }
-    assert set(asked) == {"RecourseRequest", "FrontierRequest", "ReasonsRequest"}
+    assert set(asked) == {"RecourseRequest", "FrontierRequest", "OffersRequest", "ReasonsRequest"}
     assert [name for name, schema in asked.items() if "description" not in schema] == []
 
 

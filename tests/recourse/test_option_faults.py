@@ -7,6 +7,7 @@ import pytest
 
 from app.recourse.features import (
     Advice,
+    Better,
     Change,
     Feature,
     FeatureType,
@@ -32,6 +33,7 @@ BINARY: dict[str, Any] = {"name": "guarantor", "type": FeatureType.BINARY}
         (NUMBER, {"advice": Advice(min=10, max=60), "takes": Takes(months=1, months_per_unit=0.5)}),
         (NUMBER, {"max_change": MaxChange(relative=0.2, absolute=10), "least_change": 2}),
         (NUMBER, {"moves_with_time": MovesWithTime(per_year=-1)}),
+        (NUMBER, {"terms": True, "better": Better.LESS, "change": Change.NONE}),
         (NUMBER, {"protected": True, "moves_with_time": MovesWithTime(per_year=1)}),
         (ORDINAL, {"advice": Advice(categories=("middle", "high")), "takes": Takes(months_per_level=24)}),
         (CATEGORY, {"advice": Advice(categories=("owns",)), "takes": Takes(months=3)}),
@@ -62,9 +64,12 @@ def test_options_where_they_belong_are_no_fault(kind: dict[str, Any], options: d
         (NUMBER, {"takes": Takes(months=math.inf)}, "takes must be finite"),
         (ORDINAL, {"moves_with_time": MovesWithTime(per_year=1)}, "moves_with_time belongs to numbers"),
         (NUMBER, {"moves_with_time": MovesWithTime(per_year=0)}, "per_year must not be 0"),
+        (CATEGORY, {"terms": True, "better": Better.MORE}, "better belongs to features with an order"),
         (CATEGORY, {"max_change": MaxChange(relative=0.1)}, "max_change belongs to numbers"),
         (NUMBER, {"max_change": MaxChange()}, "max_change needs relative or absolute"),
         (ORDINAL, {"least_change": 1}, "least_change belongs to numbers"),
+        (NUMBER, {"better": Better.MORE}, "better belongs to terms of the contract; write terms: true"),
+        (NUMBER, {"terms": True, "protected": True}, "a protected feature is never advice: remove terms"),
         (NUMBER, {"least_change": 9, "max_change": MaxChange(absolute=5)}, "least_change 9 must not be above"),
         (NUMBER, {"protected": True, "advice": Advice(max=60)}, "a protected feature is never advice: remove advice"),
         (

@@ -23,6 +23,7 @@ from app.recourse.features.cells import (
 from app.recourse.features.encoding import Encoding, Spread, fit_encoding, fit_spread
 from app.recourse.features.feature import (
     NUMBERS,
+    Better,
     Change,
     Feature,
     FeatureType,
@@ -53,6 +54,7 @@ __all__ = [
     "MISSING",
     "NUMBERS",
     "Advice",
+    "Better",
     "Change",
     "DecimalMark",
     "Encoding",

@@ -48,6 +48,13 @@ class Change(StrEnum):
     NONE = "none"
 
 
+class Better(StrEnum):
+    """Which way a term of the contract is better for the applicant."""
+
+    MORE = "more"
+    LESS = "less"
+
+
 # Not a set: to hash a member takes several times as long as to compare it with two, and each value of a record asks.
 NUMBERS = (FeatureType.CONTINUOUS, FeatureType.INTEGER)
 """Types whose raw value is the number itself."""
@@ -118,6 +125,10 @@ class Feature(InputPart):
     """Largest change."""
     least_change: Annotated[float, Gt(0)] | None = None
     """Smallest change of a number that is worth advising, in raw units."""
+    terms: bool = False
+    """Whether this is a term of the contract, such as an amount or a rate, which the lender sets and may change."""
+    better: Better | None = None
+    """Of a term, what is better for the applicant: `more` or `less` of it. Nothing is assumed when absent."""
     protected: bool = False
     """Whether this is a protected attribute: never advice, never in a sentence, used in reports by group only."""
     reason: ReasonWords = field(default_factory=ReasonWords)

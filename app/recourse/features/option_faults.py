@@ -9,7 +9,7 @@ from app.recourse.features.feature_options import Advice, Sentence, Takes
 
 
 def option_faults(feature: Feature) -> list[str]:
-    """Faults of `advice`, `takes`, `moves_with_time`, `max_change`, `least_change`, `protected` and the words."""
+    """Faults of all that `feature_options` declares, of `least_change`, `terms` and `protected`."""
     drift = feature.moves_with_time
     numbers = {
         "advice.min": feature.advice.min,
@@ -24,6 +24,7 @@ def option_faults(feature: Feature) -> list[str]:
         *_advice_faults(feature),
         *_time_faults(feature),
         *_change_faults(feature),
+        *_terms_faults(feature),
         *_useless(feature),
         *_word_faults(feature),
     ]
@@ -105,6 +106,13 @@ def _change_faults(feature: Feature) -> Iterator[str]:
         yield f"least_change {least:g} must not be above max_change.absolute {limit.absolute:g}"
 
 
+def _terms_faults(feature: Feature) -> Iterator[str]:
+    if feature.better is not None and not feature.terms:
+        yield "better belongs to terms of the contract; write terms: true if the lender sets this one"
+    elif feature.better is not None and feature.is_group:
+        yield "better belongs to features with an order; categories have none"
+
+
 def _useless(feature: Feature) -> Iterator[str]:
     """What is said of changes to a feature that is never changed."""
     if feature.protected:
@@ -122,6 +130,7 @@ def _useless(feature: Feature) -> Iterator[str]:
         ("least_change", feature.least_change is not None),
         ("provide", feature.provide),
         ("sentence", feature.sentence != Sentence()),
+        ("terms", feature.terms),
     ]
     if given := [key for key, is_given in said if is_given]:
         yield f"{why}: remove {' and '.join(given)}"

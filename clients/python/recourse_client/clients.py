@@ -77,6 +77,7 @@ class Client:
 
     recourse = _blocking(Operations.recourse)
     frontier = _blocking(Operations.frontier)
+    offers = _blocking(Operations.offers)
     certify = _blocking(Operations.certify)
     correct = _blocking(Operations.correct)
     submit_batch = _blocking(Operations.submit_batch)
@@ -169,6 +170,7 @@ class AsyncClient:
 
     recourse = _awaiting(Operations.recourse)
     frontier = _awaiting(Operations.frontier)
+    offers = _awaiting(Operations.offers)
     certify = _awaiting(Operations.certify)
     correct = _awaiting(Operations.correct)
     submit_batch = _awaiting(Operations.submit_batch)

@@ -91,6 +91,10 @@ class Operations:
         """What more robustness costs the applicant: POST /recourse/frontier."""
         return self._asked("/recourse/frontier", question, later, idempotency_key)
 
+    def offers(self, question: Json, *, later: bool = False, idempotency_key: str | None = None) -> Operation[Json]:
+        """With which terms of the contract the applicant is accepted as they are: POST /recourse/offers."""
+        return self._asked("/recourse/offers", question, later, idempotency_key)
+
     def certify(self, question: Json, *, later: bool = False, idempotency_key: str | None = None) -> Operation[Json]:
         """The certificates of counterfactuals from any source: POST /recourse/validity."""
         return self._asked("/recourse/validity", question, later, idempotency_key)

@@ -1,0 +1,406 @@
+"""Counter-offers: the terms of a contract with which the model accepts an applicant as they are.
+
+A *term* is a feature that the lender sets (`Feature.terms`), such as an amount or a number of months; every other value
+of the record stays. Terms take the values that the schema allows the lender to offer (range, step, `advice`), within
+the constraints of the request, and never more of what the applicant asked for than they asked for; what a person can
+change (`change`, `max_change`, `least_change`) limits no offer. Terms are few, so the model is asked about all of them
+in one call; where there are too many, about evenly spaced ones, and then between the best that it accepts and the next.
+
+Which way a term is better is stated, by the manifest or by the request. An offer is listed if no other one is at least
+as good in every term with a direction, better in one, and equal in all terms without. The best that is accepted lies at
+the edge of what is accepted, so the next model may well refuse it: with `RecourseProblem.future_validity` future models
+of the search set have to accept it too.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from app.errors import BudgetExceeded, DeadlineExceeded
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.advice_ranges import Limit, limits_of, range_of
+from app.recourse.actions.cost import amounts
+from app.recourse.counterfactual import Counterfactual
+from app.recourse.features import Better, Change, Feature, FeatureSpace, FeatureType
+from app.recourse.models.committee import ROUNDING
+from app.recourse.models.meter import Meter
+from app.recourse.problem import RecourseProblem
+from app.recourse.result import Diagnostics, Status
+from app.recourse.robustness.future_validity import future_certificates
+from app.recourse.verification.future import aim
+
+MOST_ROWS = 5_000
+"""Combinations of terms in one call of the model."""
+
+MOST_VALUES = 1_000_000
+"""Values of one term; where its step gives more, the step is ten times as large."""
+
+PLACES = 3
+"""Decimal places by which the range of a continuous term without `decimals` is divided."""
+
+MOST_OFFERS = 20
+"""Offers of one answer."""
+
+
+class NoOffer(StrEnum):
+    """Why there is no offer."""
+
+    ALL_REFUSED = "all_refused"
+    REFUSED = "refused"
+    UNSURE = "unsure"
+    NONE_LEGAL = "none_legal"
+    DEADLINE = "deadline"
+    BUDGET = "budget"
+    MODEL_OUTPUT_INVALID = "model_output_invalid"
+
+
+NO_OFFER: Mapping[NoOffer, str] = {
+    NoOffer.ALL_REFUSED: "As the applicant is, the model refuses every combination of terms that can be offered.",
+    NoOffer.REFUSED: (
+        "As the applicant is, the model refuses every combination of terms that was asked about; there are too many to "
+        "ask about all."
+    ),
+    NoOffer.UNSURE: (
+        "As the applicant is, the model accepts some terms today, but none that enough of the future models accept too."
+    ),
+    NoOffer.NONE_LEGAL: "The rules of the model and the constraints of the request leave no other terms to offer.",
+    NoOffer.DEADLINE: "The time limit was reached before the model was asked about all terms.",
+    NoOffer.BUDGET: "The model's request budget was used up before it was asked about all terms.",
+    NoOffer.MODEL_OUTPUT_INVALID: "The model gave no finite score for this record.",
+}
+"""The public sentence of each."""
+
+
+COMPLETE = (None, NoOffer.ALL_REFUSED, NoOffer.UNSURE, NoOffer.NONE_LEGAL)
+"""Outcomes after the model was asked about all that was to be asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers:
+    """The best terms that the black box accepts for one applicant; the core's answer."""
+
+    status: Status
+    factual_score: float | None
+    """None where the model gave no finite score, or was not asked."""
+    factual_probability: float | None
+    offers: tuple[Counterfactual, ...] = ()
+    """The best first: by the leading term, then the nearest to what was asked for."""
+    more: int = 0
+    """Further offers, which are not listed."""
+    signs: Mapping[int, int]
+    """As `directions`."""
+    asked: int = 0
+    """Combinations of terms that the model was asked about."""
+    every: bool = False
+    """Whether these are all that can be offered."""
+    verdict: NoOffer | None = None
+    """Present iff `status` is `not_found`."""
+    diagnostics: Diagnostics
+
+
+def terms_of(space: FeatureSpace) -> tuple[int, ...]:
+    """Indices of the features that the lender sets."""
+    return tuple(j for j, feature in enumerate(space.features) if feature.terms)
+
+
+def directions(space: FeatureSpace, better: Mapping[str, Better]) -> dict[int, int]:
+    """Of each term with a direction 1 if more is better for the applicant, -1 if less is; the leading term first.
+
+    The first term of which more is better leads, or else the first with a direction.
+
+    Parameters
+    ----------
+    better : by the name of a term, in place of what the schema says
+    """
+    found = {j: better.get(space.names[j], space.features[j].better) for j in terms_of(space)}
+    signs = {j: 1 if way is Better.MORE else -1 for j, way in found.items() if way is not None}
+    return dict(sorted(signs.items(), key=lambda one: (-one[1], one[0])))
+
+
+def best_offer(problem: RecourseProblem) -> tuple[Counterfactual | None, Diagnostics | None]:
+    """The best terms beside another answer, and what asking took; None for both where the model was not asked.
+
+    A remote model is not asked: each record of it is paid.
+    """
+    actions, signs = problem.action_set, directions(problem.action_set.space, {})
+    if not signs or actions.included or problem.black_box.remote is not None:
+        return None, None
+    found = offers(problem, {}, most=1)
+    return next(iter(found.offers), None), found.diagnostics
+
+
+def offers(problem: RecourseProblem, better: Mapping[str, Better], *, most: int = MOST_OFFERS) -> Offers:
+    """The best terms that the model accepts.
+
+    Parameters
+    ----------
+    better : as in `directions`, which must not be empty
+    most : so many are listed
+
+    Raises
+    ------
+    ModelUnavailable : a remote model does not answer
+    """
+    began, meter = time.perf_counter(), Meter(problem.black_box, problem.deadline)
+    signs = directions(problem.action_set.space, better)
+    search = _Search(problem, meter, signs)
+    verdict: NoOffer | None = None
+    try:
+        search.ask_all()
+    except DeadlineExceeded:
+        verdict = NoOffer.DEADLINE
+    except BudgetExceeded:
+        verdict = NoOffer.BUDGET
+    if not search.known:
+        verdict = verdict or NoOffer.MODEL_OUTPUT_INVALID
+    elif verdict is None and search.refused and not len(search.rows_raw):
+        verdict = search.why_none
+    listed = () if verdict is not None or not search.refused else search.listed(most)
+    score = search.factual_score
+    return Offers(
+        status=Status.NOT_FOUND if verdict else Status.FOUND if search.refused else Status.ALREADY_FAVOURABLE,
+        factual_score=None if math.isnan(score) else score,
+        factual_probability=problem.black_box.probability_of(score),
+        offers=listed,
+        more=len(search.rows_raw) - len(listed) if listed else 0,
+        signs=signs,
+        asked=search.asked,
+        every=search.every and verdict in COMPLETE,
+        verdict=verdict,
+        diagnostics=Diagnostics.since(began, meter.calls, meter.rows),
+    )
+
+
+class _Search:
+    """The combinations of terms, and what the model says of them."""
+
+    def __init__(self, problem: RecourseProblem, meter: Meter, signs: Mapping[int, int]) -> None:
+        self._problem, self._meter, self._signs = problem, meter, signs
+        actions = problem.action_set
+        self._lead = next(iter(signs))
+        self._terms = (self._lead, *(j for j in terms_of(actions.space) if j != self._lead))
+        values = {j: _values(problem, j, signs.get(j, 0)) for j in self._terms}
+        self._leading = values[self._lead][0]
+        remote = problem.black_box.remote
+        self._most = MOST_ROWS if remote is None else max(1, min(MOST_ROWS, remote.max_rows - 1))
+        self._axes = _thinned([values[j][0] for j in self._terms], self._most, actions.factual_raw[list(self._terms)])
+        thinned = any(len(axis) < len(values[j][0]) for axis, j in zip(self._axes, self._terms, strict=True))
+        self.every = not thinned and all(whole for _, whole in values.values())
+        """Whether every combination that can be offered is asked about."""
+        self.factual_score = math.nan
+        self.asked = 0
+        self._any = False
+        self.rows_raw: Float[np.ndarray, "n p"] = np.empty((0, actions.space.p))
+        """The accepted records that are listed, the best first."""
+        self._scores: Float[np.ndarray, n] = np.empty(0)
+
+    @property
+    def known(self) -> bool:
+        """Whether the model gave a score of the applicant's own record."""
+        return not math.isnan(self.factual_score)
+
+    @property
+    def refused(self) -> bool:
+        """Whether the model refuses the applicant's own record."""
+        return self.factual_score < 0.0
+
+    @property
+    def why_none(self) -> NoOffer:
+        """Why there is none, where the model was asked about all that were to be asked."""
+        if not self.asked:
+            return NoOffer.NONE_LEGAL
+        if self._any:
+            return NoOffer.UNSURE
+        return NoOffer.ALL_REFUSED if self.every else NoOffer.REFUSED
+
+    def ask_all(self) -> None:
+        """Ask about the applicant's own record and every combination, and keep the best that are accepted."""
+        fact = self._problem.factual_raw
+        mesh = np.meshgrid(*self._axes, indexing="ij")
+        rows_raw = np.tile(fact, (mesh[0].size, 1))
+        rows_raw[:, list(self._terms)] = np.column_stack([axis.ravel() for axis in mesh])
+        asked = np.flatnonzero((rows_raw != fact).any(axis=1) & self._legal(rows_raw))
+        own, *_ = found = self._meter.score_raw(np.concatenate([fact[None], rows_raw[asked]]))
+        self.factual_score, self.asked = float(own), len(asked)
+        if not self.refused:
+            return
+        yes, scores = np.zeros(len(rows_raw), dtype=bool), np.zeros(len(rows_raw))
+        yes[asked], scores[asked] = self._accepted(rows_raw[asked], found[1:]), found[1:]
+        # The leading term varies by row, the best first; the others by column.
+        table = yes.reshape(len(self._axes[0]), -1)
+        others = np.flatnonzero(table.any(axis=0))
+        places = table.argmax(axis=0)[others]
+        best = places * table.shape[1] + others
+        self.rows_raw, self._scores = rows_raw[best], scores[best]
+        if len(self._axes[0]) < len(self._leading) and len(best):
+            known = np.searchsorted(-self._way * self._leading, -self._way * self._axes[0])
+            with suppress(BudgetExceeded, DeadlineExceeded):  # what was found is accepted nevertheless
+                self._refine(known[places], np.where(places, known[places - 1], -1))
+        self._keep_best()
+
+    def _accepted(self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+        """Which records the model accepts, and the share of future models that is asked for; NaN is a refusal."""
+        problem, yes = self._problem, np.asarray(self._problem.black_box.accepts(scores))
+        self._any |= bool(yes.any())
+        if problem.future_validity is not None and problem.futures is not None and yes.any():
+            search, held_back = problem.futures.search, problem.futures.held_back
+            needed = aim(problem.future_validity, search.count, held_back.count) / search.count
+            yes[yes] = search.shares(rows_raw[yes]) >= needed - ROUNDING
+        return yes
+
+    @property
+    def _way(self) -> int:
+        return self._signs[self._lead]
+
+    def _refine(self, place: Int[np.ndarray, "n"], best: Int[np.ndarray, "n"]) -> None:
+        """Ask about leading terms between the best accepted one of each record and the next better that was refused.
+
+        Parameters
+        ----------
+        place, best : places of these two among all values, of which the first is the best; -1 where none is better
+        """
+        while (place - best > 1).any():
+            gap = place - best - 1
+            stride = max(1, math.ceil(int(gap.sum()) / self._most))
+            between = [np.arange(b + 1, p)[::-1][::stride] for b, p in zip(best.tolist(), place.tolist(), strict=True)]
+            which = np.repeat(np.arange(len(place)), [len(one) for one in between])
+            places = np.concatenate(between)
+            rows_raw = self.rows_raw[which]
+            rows_raw[:, self._lead] = self._leading[places]
+            legal = self._legal(rows_raw)
+            scores = np.full(len(rows_raw), np.nan)
+            if legal.any():
+                scores[legal] = self._meter.score_raw(rows_raw[legal])
+                self.asked += int(legal.sum())
+            yes = self._accepted(rows_raw, scores)
+            for i in range(len(place)):
+                mine, accepted = places[which == i], yes[which == i]
+                if accepted.any():
+                    at = int(mine[accepted].min())
+                    took = np.flatnonzero((which == i) & (places == at))[0]
+                    self.rows_raw[i], self._scores[i], place[i] = rows_raw[took], scores[took], at
+                refused = mine[mine < place[i]]
+                best[i] = max(best[i], refused.max(initial=-1))
+
+    def _keep_best(self) -> None:
+        """Leave out what another offer is better than; the best first."""
+        directed, free = list(self._signs), [j for j in self._terms if j not in self._signs]
+        good = self.rows_raw[:, directed] * np.array(list(self._signs.values()), dtype=float)
+        # Offers of the same leading term and others are rows of one group.
+        at_least = (good[:, None] >= good[None]).all(axis=2)
+        better = at_least & (good[:, None] > good[None]).any(axis=2)
+        better &= (self.rows_raw[:, None, free] == self.rows_raw[None, :, free]).all(axis=2)
+        left = np.flatnonzero(~better.any(axis=0))
+        space, fact = self._problem.action_set.space, self._problem.factual_raw
+        moved = amounts(space, np.abs(self.rows_raw[left] - fact)).sum(axis=1)
+        changed = (self.rows_raw[left] != fact).sum(axis=1)
+        order = left[np.lexsort((moved, changed, -good[left, 0]))]
+        self.rows_raw, self._scores = self.rows_raw[order], self._scores[order]
+
+    def listed(self, most: int) -> tuple[Counterfactual, ...]:
+        """The first of them, with what future models say."""
+        problem, rows_raw = self._problem, self.rows_raw[:most]
+        futures = future_certificates(problem, rows_raw)
+        return tuple(
+            Counterfactual(
+                row_raw=row_raw,
+                score=score,
+                probability=problem.black_box.probability_of(score),
+                cost=float(problem.action_set.cost(row_raw[None])[0]),
+                changed=tuple(np.flatnonzero(row_raw != problem.factual_raw).tolist()),
+                future=future,
+            )
+            for row_raw, score, future in zip(rows_raw, self._scores[:most].tolist(), futures, strict=True)
+        )
+
+    def _legal(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Which records keep the rules, derive only legal values, and change no more than the request allows."""
+        actions = self._problem.action_set
+        changed = rows_raw != actions.factual_raw
+        legal = actions.keeps_rules(rows_raw) & actions.space.derives_legally(rows_raw)
+        if actions.max_changes is not None:
+            legal &= changed.sum(axis=1) <= actions.max_changes
+        for together in actions.barred:
+            legal &= ~changed[:, list(together)].all(axis=1)
+        return np.asarray(legal)
+
+
+def _values(problem: RecourseProblem, j: int, sign: int) -> tuple[Float[np.ndarray, "k"], bool]:
+    """What a term may be, the best first, or the nearest to what was asked for; and whether that is all.
+
+    Parameters
+    ----------
+    sign : 1 where more is better, -1 where less is, 0 where neither is known to be
+    """
+    actions: ActionSet = problem.action_set
+    fact = float(actions.factual_raw[j])
+    feature, limits, whole = _open(problem, j, sign)
+    found = range_of(feature, fact, limits)
+    if feature.is_group or found.levels is not None:
+        levels = range(int(found.lower), int(found.upper) + 1) if found.levels is None else found.levels
+        values = np.array(sorted({*levels, int(fact)}), dtype=float)
+    else:
+        step, anchor = feature.lattice_raw
+        ends = [(low, high) for low, high in ((found.lower, found.below), (found.above, found.upper)) if low < high]
+        ends += [(one, one) for one in {found.lower, found.upper} if one != fact]
+        while sum(high - low for low, high in ends) / step > MOST_VALUES:
+            step, whole = 10.0 * step, False
+        values = np.unique(np.concatenate([[fact], *(_lattice(low, high, step, anchor) for low, high in ends)]))
+    order = np.argsort(-sign * values if sign else np.abs(values - fact), kind="stable")
+    return values[order], whole
+
+
+def _open(problem: RecourseProblem, j: int, sign: int) -> tuple[Feature, Sequence[Limit], bool]:
+    """A term as the lender may set it, its limits, and whether these are its own alone."""
+    actions, feature = problem.action_set, problem.action_set.space.features[j]
+    fact = float(actions.factual_raw[j])
+    free = replace(feature, change=Change.ANY, max_change=None, least_change=None)
+    limits = limits_of(free, fact, actions.constraints, exclude=actions.wishes.exclude)
+    if not limits:
+        return free, limits, True  # a state, such as missing, is no number that could be another
+    if sign > 0:
+        limits.append(Limit(name="asked", asked=False, high=fact))
+    low, high = max(limit.low for limit in limits), min(limit.high for limit in limits)
+    whole = math.isfinite(low) and math.isfinite(high)
+    if not whole:
+        # Without an end of its own, a term is offered as far as the reference records show it.
+        column = problem.reference.rows_raw[:, j]
+        column = column[~np.isin(column, feature.states_raw)]
+        ends = (min(column.min(initial=fact), fact), max(column.max(initial=fact), fact))
+        limits.append(Limit(name="reference", asked=False, low=ends[0], high=ends[1]))
+        low, high = max(low, ends[0]), min(high, ends[1])
+    if feature.type is FeatureType.CONTINUOUS and feature.decimals is None:
+        width = max(high - low, 1e-9)
+        free, whole = replace(free, decimals=min(9, max(0, PLACES - math.floor(math.log10(width))))), False
+    return free, limits, whole
+
+
+def _lattice(low: float, high: float, step: float, anchor: float) -> Float[np.ndarray, "k"]:
+    """The lattice points from low to high, as a person writes them."""
+    first, last = math.ceil((low - anchor) / step - 1e-6), math.floor((high - anchor) / step + 1e-6)
+    ticks = np.arange(first, last + 1, dtype=float)
+    return anchor + (ticks / round(1.0 / step) if step < 1.0 else ticks * step)
+
+
+def _thinned(
+    axes: Sequence[Float[np.ndarray, "_"]], most: int, fact_raw: Float[np.ndarray, "t"]
+) -> list[Float[np.ndarray, "_"]]:
+    """Every second value of the longest axis left out until there are at most so many combinations.
+
+    The best value of each stays, the last one, and what was asked for.
+    """
+    thin = list(axes)
+    while math.prod(map(len, thin)) > most:
+        k = max(range(len(thin)), key=lambda k: len(thin[k]))
+        values, kept = thin[k], np.arange(len(thin[k])) % 2 == 0
+        kept[-1] = True
+        thin[k] = values[kept | (values == fact_raw[k])]
+        if len(thin[k]) == len(values):
+            break
+    return thin
