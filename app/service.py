@@ -11,7 +11,7 @@ from app.errors import Fault, NotReady, RecourseError
 from app.futures.rehearsals import CANCELLED, Rehearsals
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
-from app.jobs.kinds import AUDIT, COMPARISON, FUTURES, JOB_KINDS, JobKind
+from app.jobs.kinds import AUDIT, COMPARISON, FUTURES, JOB_KINDS, REPORT, JobKind
 from app.keys.access import Access
 from app.keys.daily_budgets import DailyBudgets
 from app.keys.keys import require_own_or
@@ -26,6 +26,7 @@ from app.models.models import Models
 from app.pool.pool import Pool
 from app.pool.quarantine import Quarantine
 from app.portfolio.comparisons import Comparisons
+from app.portfolio.reports import Reports
 from app.questions.answers import Json
 from app.questions.questions import Questions
 from app.registry.ref import Store
@@ -66,6 +67,7 @@ class Service:
             settings, self.models, self.jobs, self.ledger, self.given, self.budgets, self.metrics
         )
         self.comparisons = Comparisons(settings, self.models, self.jobs, self.ledger)
+        self.reports = Reports(settings, self.models, self.jobs, self.ledger)
         self.notices = Notices(settings, self.given, self.models)
         self.cases = Cases(self.ledger, self.given, self.notices, self.questions, self.models)
         self.rehearsals = Rehearsals(settings, self.models, self.jobs)
@@ -108,6 +110,8 @@ class Service:
             self.metrics.audited(asked["id"], asked["version"], result["broken"])
         elif kind == COMPARISON:
             await self.comparisons.note(job_id, result)
+        elif kind == REPORT:
+            await self.reports.note(job_id, result)
         elif kind in JOB_KINDS and kind != FUTURES:
             return await self.questions.recorded(job_id, payload, result)
         return result

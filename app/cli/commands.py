@@ -21,6 +21,7 @@ from app.models import command as models
 from app.models.draft_command import draft
 from app.models.tryout_command import try_
 from app.portfolio import command as comparing
+from app.portfolio.report_command import report
 from app.questions.batch_command import batch
 
 cli = typer.Typer(
@@ -36,6 +37,7 @@ for command in (
     batch,
     serving.openapi,
     comparing.compare,
+    report,
     promises.verify,
     promises.replay,
     notices.notice,

@@ -90,6 +90,20 @@ def comparison_job(store: Store, payload: Json, *, deadline_s: float, progress: 
     ]
 
 
+def report_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
+    """One line for each row of a `Reports.start`, or of the ``lines`` of all rows the result as one line."""
+    # Most children never report.
+    from app.portfolio import report, report_lines
+
+    ref = _model_asked(store, payload, include_inactive=True)
+    if "lines" in payload:
+        return [batch_lines.line_of(report.reduced(ref, payload, payload["lines"]))]
+    return [
+        batch_lines.refused(row, found) if isinstance(found, RecourseError) else batch_lines.line_of(plain(found))
+        for row, found in zip(payload["rows"], report_lines.lines(ref, payload), strict=True)
+    ]
+
+
 def futures_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
     """The future models of a version; taken up again, it resumes after the last model that was made."""
     # Most children never train, so they need none of it.
@@ -127,6 +141,12 @@ AUDIT = "audit"
 COMPARISON = "comparison"
 """The kind of jobs that compare two versions."""
 
+REPORT = "report"
+"""The kind of jobs that report who has recourse."""
+
+CLOSED = frozenset({COMPARISON, REPORT})
+"""Kinds with a line for each record, and a last part that makes the figures of all lines."""
+
 FUTURES = "futures"
 """The kind of jobs that make future models."""
 
@@ -143,6 +163,7 @@ JOB_KINDS: Mapping[str, JobKind] = {
     BATCH: batch_job,
     AUDIT: audit_job,
     COMPARISON: comparison_job,
+    REPORT: report_job,
     FUTURES: futures_job,
 }
-"""Every kind of job: the use cases, batches, audits, comparisons and future models."""
+"""Every kind of job: the use cases, batches, audits, comparisons, reports and future models."""

@@ -25,7 +25,7 @@ from app.api.strict import Moment
 from app.api.strict_route import guarded
 from app.jobs.followers import Stream
 from app.jobs.job import BATCH, JOB_ID, Job, JobStatus
-from app.jobs.kinds import COMPARISON, JOB_KINDS
+from app.jobs.kinds import CLOSED, JOB_KINDS
 from app.jobs.lines import REFUSED, line_of, refusal
 from app.jobs.schema import JobAnswer, JobList
 from app.keys.scopes import Scope
@@ -137,13 +137,13 @@ async def get_job_results(
 
     The result of a batch is complete or absent: one line for each applicant, streamed. The list of broken promises in
     the result of an audit comes in parts; with `Accept: application/x-ndjson` it comes as a whole, one per line, after
-    a line with the rest. Of a comparison that is a line for each record.
+    a line with the rest. Of a comparison or report that is a line for each record.
     """
     paging.check(cursor, POSITION)
     job = await service.jobs.get(job_id)
     wants_lines = NDJSON in request.headers.get("accept", "")
-    if job.kind == BATCH or (job.kind == COMPARISON and wants_lines):
-        answers = service.jobs.lines(job, closed=job.kind == COMPARISON)
+    if job.kind == BATCH or (job.kind in CLOSED and wants_lines):
+        answers = service.jobs.lines(job, closed=job.kind in CLOSED)
         # The first of them before the response begins, so that an error is a problem document.
         first = await anext(answers)
         return StreamingResponse(_lines(job, first, answers), media_type=NDJSON)

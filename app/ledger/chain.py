@@ -23,6 +23,8 @@ class Kind(StrEnum):
     """The personal data of a recourse was erased; `status` has the reason."""
     COMPARED = "compared"
     """Two versions of a model were compared; model, version and sha256 are the candidate's."""
+    REPORTED = "reported"
+    """A report was made of the recourse of everybody whom a version refuses."""
     SENT = "sent"
     """A letter about a recourse was sent; `status` has the channel."""
     REVIEWED = "reviewed"
@@ -37,9 +39,9 @@ class Entry:
     """Position in the chain, from 1, without gaps."""
     kind: Kind
     id: str
-    """Of the recourse, of the job that compared, or of the letter or review."""
+    """Of the recourse, of the job that compared or reported, or of the letter or review."""
     at: str
-    """When it was given, erased, compared, or recorded."""
+    """When it was given, erased, compared, reported, or recorded."""
     expires_at: str | None = None
     model: str | None = None
     version: str | None = None

@@ -156,14 +156,16 @@ class Ledger:
                     _insert(cursor, self._engine.dialect, [record], number)
             return _record(connection.execute(own).one())
 
-    def compared(self, job: str, at: str, *, model: str, version: str, sha256: str, digest: str) -> None:
-        """Add an entry with the digest of a comparison's result, unless the job has one."""
-        own = sa.select(entries.c.number).where(entries.c.id == job, entries.c.kind == Kind.COMPARED)
+    def noted(
+        self, kind: Kind, job: str, at: str, *, model: str, version: str, sha256: str, digest: str
+    ) -> None:  # fmt: skip
+        """Add an entry with the digest of the result of a comparison or report, unless the job has one."""
+        own = sa.select(entries.c.number).where(entries.c.id == job, entries.c.kind == kind)
         facts = {"id": job, "at": at, "model": model, "version": version, "sha256": sha256, "digest": digest}
         with writing(self._engine) as connection:
             if connection.scalar(own) is None:
                 with bare(connection) as cursor:
-                    _link(cursor, self._engine.dialect, [{"kind": Kind.COMPARED, **facts}], repeat(None))
+                    _link(cursor, self._engine.dialect, [{"kind": kind, **facts}], repeat(None))
 
     def erase(self, ids: Sequence[str], why: str, now: datetime) -> int:
         """Delete the personal data of recourses and add an entry for each; returns how many still had some.

@@ -5,14 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.common import CommandError, progress_bar, read_settings
+from app.cli.common import CommandError, read_settings
 from app.errors import RecourseError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from app.questions.answers import Json
-    from app.settings import Settings
 
 UNUSABLE = 2
 """Exit code where nothing was compared; the others are those of `exit_code`."""
@@ -94,14 +91,11 @@ def summary(result: "Json") -> str:
 
 
 def _computed(baseline: str, candidate: str, data: Path | None, fail_if: list[str], seed: int) -> "Json":
-    import asyncio
-
     from app.api.json_body import validated
+    from app.jobs.kinds import comparison_job
     from app.observability import configure_logging
-    from app.portfolio.comparisons import reference_rows
     from app.portfolio.conditions import Condition
     from app.portfolio.schema import ComparisonRequest
-    from app.questions.batch_files import Batch
     from app.service import Service
 
     configure_logging("warning")
@@ -112,35 +106,6 @@ def _computed(baseline: str, candidate: str, data: Path | None, fail_if: list[st
     before, after = (service.models.find(name, include_inactive=True) for name in (baseline, candidate))
     question = validated(ComparisonRequest, {"baseline": before.name, "candidate": after.name, "seed": seed}).question()
     payload = service.comparisons.payload(before, after, question, data is not None, fail_if)
-    rows = reference_rows(before)
-    if data is not None:
-        if data.suffix not in (".csv", ".parquet", ".ndjson"):
-            raise CommandError(f"{data} must end in .csv, .parquet or .ndjson.")
-        source = Batch(source=data, output=data, model=before, payload=payload)
-        source.require_columns()
-        rows = source.rows()
-    with progress_bar("comparing") as progress:
-        return asyncio.run(_asked(settings, payload, rows, progress))
+    from app.portfolio.in_process import figures
 
-
-async def _asked(
-    settings: "Settings", payload: "Json", rows: "Iterable[Json]", progress: "Callable[[int, int], None]"
-) -> "Json":
-    import json
-
-    from app.jobs.executor import CLOSING_S, child_lines
-    from app.jobs.kinds import comparison_job
-    from app.questions.batch_files import in_order, lane_of
-    from app.registry.ref import Store
-
-    store, found = Store.of(settings), list[str]()
-    asked = list(rows)
-    lane = lane_of(settings, store)
-    try:
-        async for lines in in_order(lane, comparison_job, store, payload, iter(asked), 0):
-            found += lines
-            progress(len(found), len(asked))
-        (line,) = await child_lines(lane, comparison_job, store, {**payload, "lines": found}, CLOSING_S)
-    finally:
-        await lane.close()
-    return dict(json.loads(line))
+    return figures(settings, comparison_job, before, payload, data)

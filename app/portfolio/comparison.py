@@ -2,36 +2,23 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
-from app.errors import ModelOutputInvalid, RecourseError
+from app.errors import RecourseError
 from app.futures.store import load_futures
 from app.ledger.audits import fitting_row
 from app.models import tasks
+from app.portfolio.answered import LEAST, NO, YES, Answered, Asked, Row, answers, decide, row_raw_of
 from app.portfolio.conditions import Condition, Judged, Measured
-from app.portfolio.preclusion import Preclusion, preclusion
 from app.portfolio.shares import PairedCosts, Share, beyond_retraining, exact, mcnemar, paired_costs, wilson
-from app.questions import recourse, use_cases
 from app.questions.answers import Json, ModelVersion, identity, plain
 from app.questions.question import Question
-from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import EXACT, AnswerPart
-from app.recourse.models.meter import Meter
-from app.recourse.problem import RecourseProblem
-from app.recourse.result import RecourseResult
-from app.recourse.solve import METHODS
-from app.recourse.solve_many import solve_many
 from app.recourse.verdict import Reason
 from app.registry.ref import ModelRef
-
-LEAST = 30
-"""Fewest people behind a test: with fewer there is no p."""
-
-YES, NO = "accepted", "refused"
-"""Decisions."""
 
 # --- the answer ------------------------------------------------------------------------------------------------------
 
@@ -175,27 +162,6 @@ class ComparisonAnswer(AnswerPart):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered(AnswerPart):
-    """What a version answers a person, without values of features."""
-
-    status: Literal["found", "not_found"]
-    reason: str | None
-    """Why the search found nothing; also where the proof found what the search had missed."""
-    proof: str | None
-    """`enumerated` or `optimised`: no legal record is accepted; null without a proof."""
-    accepted_share_at_most: float | None
-    """Where nothing was found nor proven: 95 % bound on the share of legal records that are accepted."""
-    cost: float | None
-    """In the baseline's cost units."""
-    changes: int | None
-    months: float | None
-    future_validity: float | None
-    """Share of the version's held-back future models that accept the answer."""
-    levers: tuple[str, ...]
-    """Features that the answer changes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Line(AnswerPart):
     """One record under both versions."""
 
@@ -222,22 +188,13 @@ class _Person:
     """One record while its line is made."""
 
     row: Json
-    own: Any
-    """The raw row in the baseline's schema, and in the candidate's."""
-    other: Any
-    seed: int
+    own: Row
+    """The raw row in the baseline's schema."""
+    other: Row
+    """And in the candidate's."""
     yes: tuple[bool, bool] = (False, False)
-    actions: ActionSet | None = None
-    before: RecourseResult | None = None
-    after: RecourseResult | None = None
-    known: dict[str, Preclusion] = field(default_factory=dict)
-    """What is known beside the answers of `before` and `after` that found nothing."""
-    calls: int = 0
-    rows: int = 0
-
-    def spend(self, found: RecourseResult) -> None:
-        self.calls += found.diagnostics.model_calls or 0
-        self.rows += found.diagnostics.model_rows or 0
+    before: Asked | None = None
+    after: Asked | None = None
 
 
 def lines(baseline: ModelRef, candidate: ModelRef, payload: Json) -> "list[Line | RecourseError]":
@@ -247,77 +204,39 @@ def lines(baseline: ModelRef, candidate: ModelRef, payload: Json) -> "list[Line 
     result: dict[int, Line | RecourseError] = {}
     people: dict[int, _Person] = {}
     for i, row in enumerate(payload["rows"]):
-        seed = common.seed + payload["first"] + i
         try:
-            if "refused" in row:
-                raise RecourseError.from_dict(row["refused"])
-            if "reference_row" in row:
-                own = a.reference.rows_raw[row["reference_row"]]
-                record = a.black_box.space.record(own)
-            else:
-                record = row["applicant"]
-                own = a.black_box.space.read(record, pointer="/applicant")
-            other = b.black_box.space.read(record, pointer="/applicant")
-            people[i] = _Person(row=row, own=own, other=other, seed=seed)
+            own = row_raw_of(a, row)
+            other = b.black_box.space.read(row.get("applicant") or a.black_box.space.record(own), pointer="/applicant")
+            people[i] = _Person(row=row, own=own, other=other)
         except RecourseError as error:
             result[i] = error
-    _decide(people, result, a.black_box, "own", 0)
-    _decide(people, result, b.black_box, "other", 1)
+    mine = decide(a.black_box, {i: one.own for i, one in people.items()})
+    theirs = decide(b.black_box, {i: one.other for i, one in people.items()})
+    for i in list(people):
+        own_score, other_score = mine[i], theirs[i]
+        if isinstance(own_score, RecourseError) or isinstance(other_score, RecourseError):
+            result[i] = next(one for one in (own_score, other_score) if isinstance(one, RecourseError))
+            del people[i]
+        else:
+            yes = (box.accepts(np.array([score]))[0] for box, score in
+                   ((a.black_box, own_score), (b.black_box, other_score)))  # fmt: skip
+            people[i].yes = (bool(next(yes)), bool(next(yes)))
     refused = {i: one for i, one in people.items() if not one.yes[0]}
-    _answer(refused, result, baseline, common, payload, "own", "before")
+    for i, found in answers(baseline, common, payload, {i: one.own for i, one in refused.items()}).items():
+        if isinstance(found, RecourseError):
+            result[i] = found
+        else:
+            people[i].before = found
     both = {i: one for i, one in refused.items() if i not in result and not one.yes[1]}
-    _answer(both, result, candidate, common, payload, "other", "after")
+    for i, found in answers(candidate, common, payload, {i: one.other for i, one in both.items()}).items():
+        if isinstance(found, RecourseError):
+            result[i] = found
+        else:
+            people[i].after = found
     for i, one in people.items():
         if i not in result:
             result[i] = _line(one, baseline, candidate)
     return [result[i] for i in range(len(payload["rows"]))]
-
-
-def _decide(
-    people: dict[int, _Person], result: "dict[int, Line | RecourseError]", black_box: Any, which: str, place: int
-) -> None:
-    """Note the decisions of a version; a record without one becomes an error."""
-    if not people:
-        return
-    scores = Meter(black_box, float("inf")).score_raw(np.array([getattr(one, which) for one in people.values()]))
-    for (i, one), score in zip(list(people.items()), scores, strict=True):
-        one.calls, one.rows = one.calls + 1, one.rows + 1
-        if not np.isfinite(score):
-            result[i] = ModelOutputInvalid()
-            del people[i]
-        else:
-            yes = bool(black_box.accepts(np.array([score]))[0])
-            one.yes = (yes, one.yes[1]) if place == 0 else (one.yes[0], yes)
-
-
-def _answer(
-    people: dict[int, _Person], result: "dict[int, Line | RecourseError]", ref: ModelRef, common: Question,
-    payload: Json, which: str, place: Literal["before", "after"],
-) -> None:  # fmt: skip
-    """Note what a version answers to people whom it refuses."""
-    problems: dict[int, RecourseProblem] = {}
-    for i, one in people.items():
-        try:
-            question = replace(common, factual_raw=getattr(one, which), seed=one.seed)
-            problems[i] = use_cases.problem(ref, question, payload["deadline_s"])
-        except RecourseError as error:
-            result[i] = error
-    outcomes = solve_many(
-        list(problems.values()), METHODS[common.method], common.params, common.certificate,
-        plan_s=payload["plan_s"], deadline_s=payload["deadline_s"],
-    )  # fmt: skip
-    for (i, problem), outcome in zip(problems.items(), outcomes, strict=True):
-        if isinstance(outcome, RecourseError):
-            result[i] = outcome
-            continue
-        people[i].spend(outcome)
-        setattr(people[i], place, outcome)
-        if place == "before":
-            people[i].actions = problem.action_set
-        if outcome.verdict is not None and outcome.verdict.reason not in recourse.UNKNOWN:
-            known = preclusion(problem.black_box, problem.reference, problem.action_set)
-            people[i].known[place] = known
-            people[i].rows += known.asked
 
 
 def _line(one: _Person, baseline: ModelRef, candidate: ModelRef) -> Line:
@@ -325,55 +244,30 @@ def _line(one: _Person, baseline: ModelRef, candidate: ModelRef) -> Line:
     kept: bool | None = None
     promised: float | None = None
     broken_by: tuple[int, ...] = ()
-    row_raw = _row_of(one.before, one.known.get("before"))
-    if row_raw is not None:
+    asked = [found for found in (one.before, one.after) if found is not None]
+    calls, rows = 2 + sum(found.calls for found in asked), 2 + sum(found.rows for found in asked)
+    if one.before is not None and (row_raw := one.before.row_raw) is not None:
         fits = fitting_row(b.space, a.space.record(row_raw))
         kept = fits is not None and bool(b.accepts(b.score_raw(fits[None]))[0])
-        one.calls, one.rows = one.calls + 1, one.rows + 1
+        calls, rows = calls + 1, rows + 1
         futures = load_futures(tasks.load(baseline).registered)
         if futures is not None:
-            found = one.before.counterfactuals if one.before is not None else ()
+            found = one.before.found.counterfactuals
             # No promise is made about a record that only the proof has found.
             promised = found[0].future.promised if found and found[0].future is not None else None
             yes = futures.held_back.scores_raw(row_raw[None])[0] >= 0.0
             broken_by = tuple(np.flatnonzero(~yes).tolist())
+    unit = None if one.before is None else one.before.actions
     return Line(
         reference=one.row.get("reference"),
         baseline=YES if one.yes[0] else NO,
         candidate=YES if one.yes[1] else NO,
-        before=_answered(one.before, one.known.get("before"), one.actions),
-        after=_answered(one.after, one.known.get("after"), one.actions),
+        before=None if one.before is None or unit is None else one.before.answered(unit),
+        after=None if one.after is None or unit is None else one.after.answered(unit),
         kept=kept,
         promised=promised,
         broken_by=broken_by,
-        diagnostics={"model_calls": one.calls, "model_rows": one.rows},
-    )
-
-
-def _row_of(found: RecourseResult | None, known: Preclusion | None) -> Any:
-    """The advised raw row, or the one that the search missed; None where there is none."""
-    if found is not None and found.counterfactuals:
-        return found.counterfactuals[0].row_raw
-    return None if known is None else known.row_raw
-
-
-def _answered(found: RecourseResult | None, known: Preclusion | None, actions: ActionSet | None) -> Answered | None:
-    if found is None or actions is None:
-        return None
-    row_raw = _row_of(found, known)
-    best = found.counterfactuals[0] if found.counterfactuals else None
-    changed = () if row_raw is None else actions.changes(row_raw)
-    return Answered(
-        status="not_found" if row_raw is None else "found",
-        reason=found.verdict.reason.value if found.verdict else None,
-        proof=None if known is None else known.proof,
-        accepted_share_at_most=None if known is None else known.accepted_share_at_most,
-        # Spreads are fitted for each version: only one of them is a unit for both.
-        cost=None if row_raw is None else float(actions.cost(row_raw[None])[0]),
-        changes=None if row_raw is None else len(changed),
-        months=None if row_raw is None else float(actions.clock.total(row_raw[None])[0]),
-        future_validity=None if best is None or best.future is None else best.future.probability,
-        levers=tuple(actions.space.features[j].name for j in changed),
+        diagnostics={"model_calls": calls, "model_rows": rows},
     )
 
 

@@ -10,6 +10,7 @@ from app.jobs.job import Job
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import COMPARISON
 from app.keys.keys import asking_id
+from app.ledger.chain import Kind
 from app.ledger.recorder import Recorder
 from app.models.models import Models
 from app.portfolio.comparison import schema_faults
@@ -82,15 +83,19 @@ class Comparisons:
 
     async def note(self, job_id: str, result: Json) -> None:
         """Note the digest of a result in the ledger, once. Raises `LedgerUnavailable`."""
-        digest, now = hashlib.sha256(encoded(result)).hexdigest(), timestamp(datetime.now(UTC))
-        model = result["candidate"]
-        facts = {"model": model["id"], "version": model["version"], "sha256": model["sha256"], "digest": digest}
-        await self._ledger.ask(lambda ledger: ledger.compared(job_id, now, **facts))
+        await noted(self._ledger, Kind.COMPARED, job_id, result["candidate"], result)
 
     def _version(self, model_id: str, name: str, pointer: str) -> RegisteredModel:
         if name.partition("@")[0] != model_id:
             raise InvalidRequest(faults=[Fault(pointer, f"is not a version of {model_id}")])
         return self._models.find(name, pointer=pointer, include_inactive=True)
+
+
+async def noted(ledger: Recorder, kind: Kind, job_id: str, model: Json, result: Json) -> None:
+    """Note the digest of a result in the ledger, once. Raises `LedgerUnavailable`."""
+    digest, now = hashlib.sha256(encoded(result)).hexdigest(), timestamp(datetime.now(UTC))
+    facts = {"model": model["id"], "version": model["version"], "sha256": model["sha256"], "digest": digest}
+    await ledger.ask(lambda opened: opened.noted(kind, job_id, now, **facts))
 
 
 def reference_rows(model: RegisteredModel) -> Iterable[Json]:

@@ -62,7 +62,7 @@ def line_to_row(line: bytes) -> Json:
     try:
         return to_row(read_json(line))
     except InvalidRequest as error:
-        return _refused({}, error)
+        return refused_row({}, error)
 
 
 def to_row(value: Any) -> Json:
@@ -70,10 +70,11 @@ def to_row(value: Any) -> Json:
     try:
         return validated(BatchRow, value).model_dump()
     except InvalidRequest as error:
-        return _refused(value, error)
+        return refused_row(value, error)
 
 
-def _refused(value: Any, error: RecourseError) -> Json:
+def refused_row(value: Any, error: RecourseError) -> Json:
+    """The row of a value that is no applicant."""
     reference = value.get("reference") if isinstance(value, dict) else None
     known = isinstance(reference, str) and len(reference) <= 200 and reference.isprintable()
     return {"refused": error.to_dict(), "reference": reference if known else None}

@@ -57,6 +57,7 @@ OPERATIONS = {
     ("post", "/models/{id}/audits"): "create_audit",
     ("get", "/models/{id}/audits"): "list_audits",
     ("post", "/models/{id}/comparisons"): "create_comparison",
+    ("post", "/models/{id}/reports"): "create_report",
     ("post", "/models/{id}/futures"): "create_futures",
     ("get", "/jobs"): "list_jobs",
     ("get", "/jobs/{id}"): "get_job",

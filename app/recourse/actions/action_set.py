@@ -156,7 +156,7 @@ class ActionSet:
             month = "month" if self.clock.months == 1.0 else "months"
             valid = "" if self.timing.horizon_months is not None else ", as long as an answer is valid,"
             text = f"Taking longer than {self.clock.months:g} {month}{valid} would help most."
-            more = Relaxed(constraint="horizon_months", feature=None, text=text, actions=self._without_horizon())
+            more = Relaxed(constraint="horizon_months", feature=None, text=text, actions=self.without_horizon())
             found.append(more)
         return found
 
@@ -192,7 +192,8 @@ class ActionSet:
         ranges = [others.get(j) or self.range(j) for j in range(self.space.p)]
         return replace(self, **arrays_of(self.space, ranges))
 
-    def _without_horizon(self) -> "ActionSet":
+    def without_horizon(self) -> "ActionSet":
+        """The same set for a person with all the time in the world."""
         timing = replace(self.timing, horizon_months=None)
         wider = replace(self, timing=timing, clock=clock(self.space.features, self.factual_raw, timing))
         ranges = ranges_of_all(

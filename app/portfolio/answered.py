@@ -1,0 +1,147 @@
+"""What a version of a model answers the people whom it refuses, and what is proven where it finds nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from app.errors import ModelOutputInvalid, RecourseError
+from app.portfolio.preclusion import Preclusion, preclusion
+from app.questions import recourse, use_cases
+from app.questions.answers import Json
+from app.questions.question import Question
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.answer_part import AnswerPart
+from app.recourse.models.black_box import BlackBox
+from app.recourse.models.meter import Meter
+from app.recourse.result import RecourseResult
+from app.recourse.solve import METHODS
+from app.recourse.solve_many import solve_many
+from app.registry.ref import ModelRef
+from app.registry.version import LoadedModel
+
+LEAST = 30
+"""Fewest people behind a test: with fewer there is no p."""
+
+YES, NO = "accepted", "refused"
+"""Decisions."""
+
+Row: TypeAlias = Float[np.ndarray, "p"]
+"""A raw row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered(AnswerPart):
+    """What a version answers a person, without values of features."""
+
+    status: Literal["found", "not_found"]
+    reason: str | None
+    """Why the search found nothing; also where the proof found what the search had missed."""
+    proof: str | None
+    """`enumerated` or `optimised`: no legal record is accepted; null without a proof."""
+    accepted_share_at_most: float | None
+    """Where nothing was found nor proven: 95 % bound on the share of legal records that are accepted."""
+    cost: float | None
+    """In the cost units of the version, of a comparison in the baseline's."""
+    changes: int | None
+    months: float | None
+    future_validity: float | None
+    """Share of the version's held-back future models that accept the answer."""
+    levers: tuple[str, ...]
+    """Features that the answer changes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One person's answer."""
+
+    actions: ActionSet
+    found: RecourseResult
+    known: Preclusion | None
+    """What is known beside an answer that found nothing."""
+
+    @property
+    def row_raw(self) -> Row | None:
+        """The advised raw row, or the one that the search missed; None where there is none."""
+        if self.found.counterfactuals:
+            return self.found.counterfactuals[0].row_raw
+        return None if self.known is None else self.known.row_raw
+
+    @property
+    def calls(self) -> int:
+        """Calls of the model."""
+        return self.found.diagnostics.model_calls or 0
+
+    @property
+    def rows(self) -> int:
+        """Records that the model was asked about."""
+        return (self.found.diagnostics.model_rows or 0) + (0 if self.known is None else self.known.asked)
+
+    def answered(self, unit: ActionSet) -> Answered:
+        """As it is reported; costs in the units of `unit`, as spreads are fitted for each version."""
+        row_raw, known, verdict = self.row_raw, self.known, self.found.verdict
+        best = self.found.counterfactuals[0] if self.found.counterfactuals else None
+        changed = () if row_raw is None else unit.changes(row_raw)
+        return Answered(
+            status="not_found" if row_raw is None else "found",
+            reason=verdict.reason.value if verdict else None,
+            proof=None if known is None else known.proof,
+            accepted_share_at_most=None if known is None else known.accepted_share_at_most,
+            cost=None if row_raw is None else float(unit.cost(row_raw[None])[0]),
+            changes=None if row_raw is None else len(changed),
+            months=None if row_raw is None else float(unit.clock.total(row_raw[None])[0]),
+            future_validity=None if best is None or best.future is None else best.future.probability,
+            levers=tuple(unit.space.features[j].name for j in changed),
+        )
+
+
+def row_raw_of(model: LoadedModel, row: Json) -> Row:
+    """The raw row of a row of a job: a reference record by its place, or an applicant. Raises why it is none."""
+    if "refused" in row:
+        raise RecourseError.from_dict(row["refused"])
+    if "reference_row" in row:
+        found: Row = model.reference.rows_raw[row["reference_row"]]
+        return found
+    return model.black_box.space.read(row["applicant"], pointer="/applicant")
+
+
+def decide(black_box: BlackBox, rows_raw: Mapping[int, Row]) -> dict[int, float | ModelOutputInvalid]:
+    """The score of each raw row, in one call; the error of a row without a finite one."""
+    if not rows_raw:
+        return {}
+    scores = Meter(black_box, float("inf")).score_raw(np.array(list(rows_raw.values()))).tolist()
+    return {i: score if np.isfinite(score) else ModelOutputInvalid() for i, score in zip(rows_raw, scores, strict=True)}
+
+
+def answers(
+    ref: ModelRef, common: Question, payload: Json, rows_raw: Mapping[int, Row]
+) -> dict[int, Asked | RecourseError]:
+    """What a version answers people whom it refuses, or why it says nothing, each with a seed of its own.
+
+    Parameters
+    ----------
+    payload : of the job; row `i` of all rows has the seed ``common.seed + first + i``
+    """
+    answered: dict[int, Asked | RecourseError] = {}
+    problems = {}
+    for i, row_raw in rows_raw.items():
+        try:
+            question = replace(common, factual_raw=row_raw, seed=common.seed + payload["first"] + i)
+            problems[i] = use_cases.problem(ref, question, payload["deadline_s"])
+        except RecourseError as error:
+            answered[i] = error
+    outcomes = solve_many(
+        list(problems.values()), METHODS[common.method], common.params, common.certificate,
+        plan_s=payload["plan_s"], deadline_s=payload["deadline_s"],
+    )  # fmt: skip
+    for (i, problem), outcome in zip(problems.items(), outcomes, strict=True):
+        if isinstance(outcome, RecourseError):
+            answered[i] = outcome
+            continue
+        known = None
+        if outcome.verdict is not None and outcome.verdict.reason not in recourse.UNKNOWN:
+            known = preclusion(problem.black_box, problem.reference, problem.action_set)
+        answered[i] = Asked(actions=problem.action_set, found=outcome, known=known)
+    return answered

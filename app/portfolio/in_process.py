@@ -1,0 +1,48 @@
+"""A comparison or report that a command computes in children of its own, without a server."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from app.cli.common import CommandError, progress_bar
+from app.jobs.executor import CLOSING_S, child_lines
+from app.jobs.kinds import JobKind
+from app.portfolio.comparisons import reference_rows
+from app.questions.answers import Json
+from app.questions.batch_files import Batch, in_order, lane_of
+from app.registry.ref import Store
+from app.registry.version import RegisteredModel
+from app.settings import Settings
+
+
+def figures(
+    settings: Settings, job: JobKind, model: RegisteredModel, payload: Json, data: Path | None
+) -> Json:  # fmt: skip
+    """The result of a job about records of a file, or about the reference records of a model, computed here."""
+    rows = reference_rows(model)
+    if data is not None:
+        if data.suffix not in (".csv", ".parquet", ".ndjson"):
+            raise CommandError(f"{data} must end in .csv, .parquet or .ndjson.")
+        source = Batch(source=data, output=data, model=model, payload=payload)
+        source.require_columns()
+        rows = source.rows()
+    with progress_bar("asking") as progress:
+        return asyncio.run(_asked(settings, job, payload, rows, progress))
+
+
+async def _asked(
+    settings: Settings, job: JobKind, payload: Json, rows: Iterable[Json],
+    progress: Callable[[int, int], None],
+) -> Json:  # fmt: skip
+    store, found = Store.of(settings), list[str]()
+    asked = list(rows)
+    lane = lane_of(settings, store)
+    try:
+        async for lines in in_order(lane, job, store, payload, iter(asked), 0):
+            found += lines
+            progress(len(found), len(asked))
+        (line,) = await child_lines(lane, job, store, {**payload, "lines": found}, CLOSING_S)
+    finally:
+        await lane.close()
+    return dict(json.loads(line))

@@ -1,0 +1,89 @@
+"""Which limits stand between a person and a yes, and by how much each would have to give."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.advice_ranges import Limit, range_of
+from app.recourse.features import Advice, Feature
+
+STEPS = (0.25, 0.5, 1.0, 2.0)
+"""By how many spreads a limit of a number gives, before it goes altogether."""
+
+KEPT = frozenset({"range", "least_change", "horizon_months"})
+"""No choices of one feature: what a record may hold, changes too small to be worth advising, and time."""
+
+Reachable: TypeAlias = Callable[[ActionSet], bool]
+"""Whether the model accepts a record of an action set."""
+
+
+@dataclass(frozen=True, slots=True)
+class InTheWay:
+    """A limit without which the person has a way to a yes."""
+
+    limit: str
+    feature: str | None
+    """None for time, which limits all features."""
+    lender_set: bool
+    """Whether the lender set it, and not the request."""
+    by: float | None
+    """The least raw difference of `STEPS` by which it would have to give; None where none of them is enough, and of
+    levels and time."""
+
+
+def in_the_way(actions: ActionSet, reachable: Reachable) -> list[InTheWay]:
+    """The limits of a person without recourse of which one alone, given up or widened, opens a way. Rules are kept."""
+    found = []
+    if not math.isinf(actions.clock.months) and reachable(actions.without_horizon()):
+        asked = actions.timing.horizon_months is not None
+        found.append(InTheWay(limit="horizon_months", feature=None, lender_set=not asked, by=None))
+    for j, (feature, limits) in enumerate(zip(actions.space.features, actions.limits(), strict=True)):
+        if feature.protected or feature.derived is not None or feature.moves_with_time is not None:
+            continue
+        for name, lender_set, widened in _choices(feature, float(actions.factual_raw[j]), limits):
+            if not _opens(actions, j, widened(math.inf), reachable):
+                continue
+            steps = () if feature.is_group else (step * float(actions.space.spread_raw[j]) for step in STEPS)
+            by = next((by for by in steps if _opens(actions, j, widened(by), reachable)), None)
+            found.append(InTheWay(limit=name, feature=feature.name, lender_set=lender_set, by=by))
+    return found
+
+
+Widened: TypeAlias = Callable[[float], tuple[Feature, list[Limit]]]
+"""A feature and its limits, one of them widened by a raw difference, or given up at infinity."""
+
+
+def _choices(feature: Feature, fact: float, limits: Sequence[Limit]) -> Iterator[tuple[str, bool, Widened]]:
+    """Each limit of a feature that could give: its name, whether the lender set it, and how it is widened."""
+    if not limits:
+        if feature.is_fixed and fact not in feature.states_raw:
+            low, high = feature.range_raw
+            yield (
+                "change",
+                True,
+                lambda by: (
+                    replace(feature, advice=Advice()),
+                    [Limit(name="range", asked=False, low=max(low, fact - by), high=min(high, fact + by))],
+                ),
+            )
+        return
+    for name, asked in dict.fromkeys((limit.name, limit.asked) for limit in limits if limit.name not in KEPT):
+
+        def widened(by: float, name: str = name, asked: bool = asked) -> tuple[Feature, list[Limit]]:
+            one = replace(feature, advice=Advice()) if name == "advice" else feature
+            return one, [_given(limit, by) if (limit.name, limit.asked) == (name, asked) else limit for limit in limits]
+
+        yield name, not asked, widened
+
+
+def _given(limit: Limit, by: float) -> Limit:
+    return replace(limit, low=limit.low - by, high=limit.high + by, without=())
+
+
+def _opens(actions: ActionSet, j: int, widened: tuple[Feature, list[Limit]], reachable: Reachable) -> bool:
+    """Whether the model accepts a record of the set in which one feature has other limits."""
+    feature, limits = widened
+    wider = range_of(feature, float(actions.factual_raw[j]), limits)
+    return wider != actions.range(j) and reachable(actions.ranged({j: wider}))

@@ -1,0 +1,113 @@
+"""The command ``recourse report``: who has recourse, what it takes, and what stands in the way."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.cli.common import CommandError, read_settings
+
+if TYPE_CHECKING:
+    from app.questions.answers import Json
+
+MOST_LISTED = 8
+"""Lines of a list that are printed; the file has all."""
+
+
+def report(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The version to report on, id or id@version.")],
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Applicants: .csv, .parquet or .ndjson; by default the reference records."),
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option("--by", help="A feature to group by, such as sex, or age:25,35,50 with edges; repeatable."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first record; each record adds 1.")] = 0,
+    output: Annotated[Path | None, typer.Option("--json", help="File for all figures.")] = None,
+) -> None:
+    """Report who of the refused has recourse, at what cost, who has none, and which limits stand in the way."""
+    from app.api.json_body import validated
+    from app.jobs.kinds import report_job
+    from app.observability import configure_logging
+    from app.portfolio.in_process import figures
+    from app.portfolio.report_schema import ReportRequest
+    from app.questions.answers import encoded
+    from app.service import Service
+
+    configure_logging("warning")
+    settings = read_settings()
+    service = Service(settings)
+    asked = validated(ReportRequest, {"seed": seed, "groups": {"by": [_by(text) for text in by or []]}})
+    version = service.models.find(model, include_inactive=True)
+    payload = service.reports.payload(version, asked.question(), data is not None, asked.parts, asked.grouping())
+    result = figures(settings, report_job, version, payload, data)
+    if output is not None:
+        output.write_bytes(encoded(result) + b"\n")
+    typer.echo(summary(result))
+
+
+def _by(text: str) -> "Json":
+    """What one `--by` means."""
+    feature, _, edges = text.partition(":")
+    try:
+        return {"feature": feature} | ({"edges": [float(edge) for edge in edges.split(",")]} if edges else {})
+    except ValueError:
+        raise CommandError(f"--by {text}: edges are numbers with commas between, as in age:25,35,50.") from None
+
+
+def summary(result: "Json") -> str:
+    """The figures as sentences."""
+    records, recourse, none = result["records"], result["recourse"], result["preclusion"]
+    lines = [f"{records['scored']:,} records: {records['refused']:,} refused, {records['accepted']:,} accepted."]
+    if recourse["share"] is not None:
+        low, high = recourse["interval"]
+        lines.append(
+            f"{recourse['found']:,} of {records['refused']:,} refused ({recourse['share']:.1%}; "
+            f"{low:.1%} to {high:.1%}) have a change that the model accepts."
+        )
+    proven = none["proven"]["enumerated"] + none["proven"]["optimised"]
+    if proven or none["open"]:
+        lines.append(f"{proven:,} have none, proven under the limits as they are; {none['open']:,} are open.")
+    if recourse["cost"] is not None:
+        cost, months = recourse["cost"], recourse["months"]
+        lines.append(
+            f"Cost: median {cost['p50']:.3g}, of nine in ten at most {cost['p90']:.3g}; "
+            f"months: median {months['p50']:.3g}."
+        )
+    lines += [
+        f"Changes {lever['feature']}: {lever['used']:.0%} of the answers; the only way for {lever['only']:,}."
+        for lever in (result["levers"] or [])[:MOST_LISTED]
+    ]
+    lines += [_limit(one) for one in (result["limits"] or [])[:MOST_LISTED]]
+    for table in result["groups"]:
+        lines += _group(table)
+    if result["contestable"]:
+        lines.append(f"{result['contestable']:,} refused records are accepted by at least half of the future models.")
+    return "\n".join([*lines, *result["warnings"]])
+
+
+def _limit(one: dict[str, Any]) -> str:
+    whose = "the lender's" if one["lender_set"] else "the request's"
+    where = "time" if one["feature"] is None else f"{one['limit']} of {one['feature']}"
+    curve = ", ".join(f"{point['by']:g}: {point['people']:,}" for point in one["would_help"])
+    return f"Without {whose} limit on {where}, {one['blocks']:,} more have a way" + (
+        f" (by {curve})." if curve else "."
+    )
+
+
+def _group(table: "Json") -> list[str]:
+    lines = [f"By {table['by']}, of {table['tests']} tests:"]
+    for row in table["rows"]:
+        worst = min(row["harder"], key=lambda one: one["p"])
+        lines.append(
+            f"  {row['group']}: {row['refused']:,} refused, {row['share']:.0%} with recourse; {worst['measure']} is "
+            f"harder than for somebody else with probability {worst['value']:.2f} (p {worst['p']:.3g}, at equal score "
+            f"{worst['p_at_equal_score']:.3g})."
+        )
+    if table["suppressed"]:
+        lines.append(
+            f"  Not shown, as they are too small or could be had by subtraction: {', '.join(table['suppressed'])}."
+        )
+    return lines

@@ -1,0 +1,169 @@
+"""A line of a report for each record: the decision, the answer, and what stands in the way."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from app.errors import RecourseError
+from app.futures.store import load_futures
+from app.models import tasks
+from app.portfolio.answered import NO, YES, Answered, Asked, Row, answers, decide, row_raw_of
+from app.portfolio.preclusion import preclusion
+from app.portfolio.relaxations import InTheWay, in_the_way
+from app.questions import use_cases
+from app.questions.answers import Json
+from app.questions.question import Question
+from app.recourse.actions.action_set import ActionSet
+from app.recourse.answer_part import EXACT, AnswerPart
+from app.recourse.features import Feature
+from app.recourse.solve import METHODS, solve
+from app.registry.ref import ModelRef
+from app.registry.version import LoadedModel
+
+MOST_CHANGES = 2
+"""Changes of an answer up to which each is asked for being the only lever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportLine(AnswerPart):
+    """One record, without values of features."""
+
+    reference: str | None
+    decision: str
+    """`accepted` or `refused`."""
+    score: float = field(metadata=EXACT)
+    answer: Answered | None
+    """Null where the record is accepted."""
+    only: tuple[str, ...]
+    """Changes of the answer without any of which there is no way."""
+    limits: tuple[Json, ...]
+    """Limits in the way of who has no way; see `app.portfolio.relaxations.InTheWay`."""
+    accepted_by: float | None
+    """Share of the held-back future models that accept the refused record as it is."""
+    groups: Mapping[str, str]
+    diagnostics: Json
+    """Calls of the model, and records in them."""
+
+
+def lines(ref: ModelRef, payload: Json) -> list[ReportLine | RecourseError]:
+    """What the version says about each row of the payload of a report, or why it says nothing."""
+    model, common = tasks.load(ref), Question.from_json(payload["question"])
+    result: dict[int, ReportLine | RecourseError] = {}
+    rows_raw: dict[int, Row] = {}
+    for i, row in enumerate(payload["rows"]):
+        try:
+            rows_raw[i] = row_raw_of(model, row)
+        except RecourseError as error:
+            result[i] = error
+    scores: dict[int, float] = {}
+    for i, score in decide(model.black_box, rows_raw).items():
+        if isinstance(score, RecourseError):
+            result[i] = score
+        else:
+            scores[i] = score
+    refused = {i: rows_raw[i] for i, score in scores.items() if not model.black_box.accepts(np.array([score]))[0]}
+    asked: dict[int, Asked] = {}
+    for i, found in answers(ref, common, payload, refused).items():
+        if isinstance(found, RecourseError):
+            result[i] = found
+        else:
+            asked[i] = found
+    only = _only_levers(ref, common, payload, asked) if "levers" in payload["parts"] else {}
+    for i, score in scores.items():
+        if i not in result:
+            one = asked.get(i)
+            limits: tuple[Json, ...] = ()
+            if one is not None and one.row_raw is None and "limits" in payload["parts"]:
+                limits = tuple(
+                    plain_limit(limit) for limit in in_the_way(one.actions, _reachable(ref, common, payload))
+                )
+            result[i] = _line(model, payload, i, rows_raw[i], score, one, tuple(only.get(i, ())), limits)
+    return [result[i] for i in range(len(payload["rows"]))]
+
+
+def _line(
+    model: LoadedModel, payload: Json, i: int, row_raw: Row, score: float, one: Asked | None, only: tuple[str, ...],
+    limits: tuple[Json, ...],
+) -> ReportLine:  # fmt: skip
+    row, accepted_by = payload["rows"][i], None
+    futures = load_futures(model.registered)
+    if one is not None and futures is not None:
+        accepted_by = float(futures.held_back.shares(row_raw[None])[0])
+    return ReportLine(
+        reference=row.get("reference"),
+        decision=YES if one is None else NO,
+        score=score,
+        answer=None if one is None else one.answered(one.actions),
+        only=only,
+        limits=limits,
+        accepted_by=accepted_by,
+        groups=dict(_labels(model, payload["groups"]["by"], row, row_raw)) if one is not None else {},
+        diagnostics={
+            "model_calls": 1 + (0 if one is None else one.calls),
+            "model_rows": 1 + (0 if one is None else one.rows),
+        },
+    )
+
+
+def plain_limit(limit: InTheWay) -> Json:
+    """A limit in the way as plain data."""
+    return {"limit": limit.limit, "feature": limit.feature, "lender_set": limit.lender_set, "by": limit.by}
+
+
+def _only_levers(ref: ModelRef, common: Question, payload: Json, asked: Mapping[int, Asked]) -> dict[int, list[str]]:
+    """The features without a change of which these people have no way, of those whose answers change few."""
+    by_feature: dict[str, dict[int, Row]] = {}
+    for i, one in asked.items():
+        if one.row_raw is not None and len(changed := one.actions.changes(one.row_raw)) <= MOST_CHANGES:
+            for j in changed:
+                by_feature.setdefault(one.actions.space.features[j].name, {})[i] = one.actions.factual_raw
+    only: dict[int, list[str]] = {}
+    for name, people in by_feature.items():
+        fixed = replace(common.constraints, immutable=(*common.constraints.immutable, name))
+        without = answers(ref, replace(common, constraints=fixed), payload, people)
+        for i, found in without.items():
+            if isinstance(found, Asked) and found.row_raw is None:
+                only.setdefault(i, []).append(name)
+    return only
+
+
+def _reachable(ref: ModelRef, common: Question, payload: Json) -> Callable[[ActionSet], bool]:
+    """Whether the model accepts a record of an action set: by the proof, and where that says nothing by the search."""
+
+    def reachable(actions: ActionSet) -> bool:
+        question = replace(common, factual_raw=actions.factual_raw)
+        problem = replace(use_cases.problem(ref, question, payload["deadline_s"]), action_set=actions)
+        known = preclusion(problem.black_box, problem.reference, actions)
+        if known.row_raw is not None or known.proof is not None:
+            return known.row_raw is not None
+        return bool(solve(problem, METHODS[common.method], common.params).counterfactuals)
+
+    return reachable
+
+
+def _labels(model: LoadedModel, by: Sequence[Json], row: Json, row_raw: Row) -> list[tuple[str, str]]:
+    """The group of a person by each characteristic; none where a record does not say it."""
+    found, features = [], model.black_box.space.features
+    for one in by:
+        if (column := one.get("column")) is not None:
+            if (label := (row.get("groups") or {}).get(column)) is not None:
+                found.append((column, str(label)))
+            continue
+        j = next(j for j, feature in enumerate(features) if feature.name == one["feature"])
+        label = _label(features[j], float(row_raw[j]), one.get("edges") or ())
+        if label is not None:
+            found.append((one["feature"], label))
+    return found
+
+
+def _label(feature: Feature, value: float, edges: Sequence[float]) -> str | None:
+    if not edges:
+        return None if np.isnan(value) else str(feature.value(value))
+    if np.isnan(value) or value in feature.states_raw:
+        return None
+    at = bisect_right(edges, value)
+    if at == 0:
+        return f"below {edges[0]:g}"
+    return f"{edges[-1]:g} and above" if at == len(edges) else f"{edges[at - 1]:g} to {edges[at]:g}"

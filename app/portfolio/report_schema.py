@@ -1,0 +1,127 @@
+"""A report, and its answer."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, WithJsonSchema, model_validator
+
+from app.api.described import describe
+from app.api.json_body import validated
+from app.api.strict import FEW, NUMBER, Sent, Strict, with_fields_of
+from app.errors import InvalidRequest
+from app.jobs.lines import SEEDS
+from app.portfolio import report
+from app.portfolio.schema import ReferenceSource
+from app.questions.answers import Json
+from app.questions.batch_schema import BatchRow, refused_row
+from app.questions.question import Question
+from app.questions.schema import OptionalCost, OptionalMethod, by_method
+from app.recourse.actions.constraints import Constraints
+from app.recourse.actions.timing import Timing
+from app.recourse.problem import Robustness
+
+Part = Literal["limits", "levers"]
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+
+
+class GroupedRow(BatchRow):
+    """One applicant of a report."""
+
+    groups: Annotated[dict[Name, Name], FEW] = Field(default_factory=dict)
+    """Groups that the model never sees, such as `{"sex": "female"}`."""
+
+
+AnyGroupedRow = Annotated[Any, WithJsonSchema(GroupedRow.model_json_schema())]
+
+
+class GroupedSource(Strict):
+    """Records of the request."""
+
+    kind: Literal["records"]
+    """Those that follow."""
+    records: Annotated[list[AnyGroupedRow], Field(min_length=1)]
+    """Applicants, each with its `applicant` and, optionally, a `reference` and `groups`. Accepted ones are counted and
+    left out."""
+
+
+class GroupsBy(Strict):
+    """What people are grouped by: a feature of the model, or a column of `groups` of the records."""
+
+    feature: Name | None = None
+    """Of the model; it may be one that nobody can change."""
+    edges: Annotated[list[Annotated[float, NUMBER]], Field(max_length=20), FEW] | None = None
+    """Of a number: where one group ends and the next begins."""
+    column: Name | None = None
+    """In place of a feature."""
+
+    @model_validator(mode="after")
+    def _one(self) -> "GroupsBy":
+        if (self.feature is None) == (self.column is None):
+            raise ValueError("must name either a feature or a column")
+        if self.edges is not None and list(self.edges) != sorted(set(self.edges)):
+            raise ValueError("edges must rise")
+        return self
+
+
+class Groups(Strict):
+    """Which groups are compared."""
+
+    by: Annotated[list[GroupsBy], Field(max_length=10), FEW] = Field(default_factory=list)
+    """A table for each of these."""
+    budget: Annotated[float, Field(gt=0), NUMBER] | None = None
+    """Cost up to which a way counts as affordable; the median of those found when absent."""
+    permutations: Annotated[int, Field(ge=99, le=9_999), NUMBER] = 499
+    """Of the groups, behind each p value."""
+
+
+@with_fields_of(Timing)
+class ReportRequest(Strict):
+    """Whom to report on, and what they are asked."""
+
+    source: Annotated[ReferenceSource | GroupedSource, Field(discriminator="kind")] | None = None
+    """Whom to ask about; the reference records of the version when absent."""
+    method: OptionalMethod
+    """The method and its parameters; `robust_mpm` with its defaults when absent."""
+    constraints: Annotated[Constraints, Sent()] = Field(default_factory=Constraints)
+    """What applicants cannot or will not do."""
+    cost: OptionalCost
+    """What changes cost."""
+    robustness: Annotated[Robustness, Sent()] = Field(default_factory=Robustness)
+    """What the answers must withstand."""
+    seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
+    """The same request with the same seed has the same result."""
+    parts: Annotated[tuple[Part, ...], FEW] = ("limits", "levers")
+    """What is reported besides recourse and preclusion."""
+    groups: Groups = Field(default_factory=Groups)
+    """Whether it is harder for some."""
+
+    def question(self) -> Question:
+        """What each applicant is asked, without the record."""
+        return by_method(self)
+
+    def rows(self) -> list[Json] | None:
+        """The records of the request as rows of a job; None for those of the reference."""
+        return [_to_row(one) for one in self.source.records] if isinstance(self.source, GroupedSource) else None
+
+    def grouping(self) -> Json:
+        """The groups as plain data."""
+        found: Json = self.groups.model_dump()
+        return found
+
+
+def _to_row(value: Any) -> Json:
+    try:
+        found: Json = validated(GroupedRow, value).model_dump()
+    except InvalidRequest as error:
+        return refused_row(value, error)
+    return found
+
+
+ReportAnswer: Any = describe(report.ReportAnswer)
+
+REPORT_EXAMPLES: Any = {
+    "groups": {
+        "summary": "Who has recourse, what stands in the way, and is it harder for the young?",
+        "value": {"groups": {"by": [{"feature": "age", "edges": [25, 35, 50, 65]}]}},
+    },
+}

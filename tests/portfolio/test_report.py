@@ -1,0 +1,214 @@
+"""A report: every figure recomputed from all legal records of each person; through the child and through a server."""
+
+import hashlib
+import itertools
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.api.json_body import validated
+from app.jobs import kinds
+from app.ledger.ledger import FILE, Ledger
+from app.portfolio.report_schema import ReportAnswer, ReportRequest
+from app.questions.question import job_payload
+from app.registry.ref import ModelRef, Store
+from app.registry.registry import Registry
+from app.store.engine import open_engine
+from tests.api.asking import problem
+from tests.conftest import until
+from tests.registry.loan import loan_records
+from tests.servers import Start, on_sqlite
+
+FIXED = {"immutable": ["age", "income", "amount"]}
+"""Leaves 18 records: savings, guarantor and housing."""
+
+CHOICES = {"savings": ("none", "some", "much"), "guarantor": (False, True), "housing": ("rented", "owned", "free")}
+
+Figures = tuple[list[dict[str, Any]], dict[str, Any]]
+
+
+def reported(store: Path, applicants: list[dict[str, Any]], **more: Any) -> Figures:
+    """The lines of applicants and the figures, computed in this process."""
+    opened = Store(root=str(store))
+    ref = ModelRef.of(opened, opened.open().find("loan@2", include_inactive=True))
+    asked = validated(ReportRequest, {"constraints": FIXED, **more})
+    payload = {
+        **job_payload(ref, asked.question(), {}), "source": {"kind": "records"}, "parts": list(asked.parts),
+        "groups": asked.grouping(), "deadline_s": 60.0, "plan_s": 1.0, "first": 0,
+    }  # fmt: skip
+    rows = [
+        {"applicant": one, "reference": str(i), "groups": {"branch": "north" if i % 3 else "south"}}
+        for i, one in enumerate(applicants)
+    ]
+    compute = kinds.JOB_KINDS[kinds.REPORT]
+    texts = compute(opened, {**payload, "rows": rows}, deadline_s=60.0, progress=lambda *_: None)
+    (result,) = compute(opened, {**payload, "lines": texts}, deadline_s=60.0, progress=lambda *_: None)
+    return [json.loads(text) for text in texts], json.loads(result)
+
+
+def accepted(store: Path, records: list[dict[str, Any]]) -> list[bool]:
+    black_box = Registry(store).find("loan@2", include_inactive=True).load().black_box
+    rows = black_box.space.read_many(records, pointer="")
+    found: list[bool] = black_box.accepts(black_box.score_raw(rows)).tolist()
+    return found
+
+
+def every(record: dict[str, Any], names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """All records that change no other features than these."""
+    choices = itertools.product(*(CHOICES[name] for name in names))
+    return [{**record, **dict(zip(names, one, strict=True))} for one in choices]
+
+
+def reachable(store: Path, record: dict[str, Any], names: tuple[str, ...] = tuple(CHOICES)) -> bool:
+    return any(accepted(store, every(record, names)))
+
+
+@pytest.fixture(scope="module")
+def applicants() -> list[dict[str, Any]]:
+    return loan_records(160, seed=5)
+
+
+@pytest.fixture(scope="module")
+def figures(loans: Path, applicants: list[dict[str, Any]]) -> Figures:
+    by = [{"feature": "age", "edges": [40]}, {"column": "branch"}]
+    return reported(loans, applicants, groups={"by": by, "permutations": 199})
+
+
+def test_who_has_recourse_is_who_has_an_accepted_legal_record(
+    loans: Path, figures: Figures, applicants: list[dict[str, Any]]
+) -> None:
+    lines, result = figures
+    yes = accepted(loans, applicants)
+    assert [line["decision"] for line in lines] == ["accepted" if one else "refused" for one in yes]
+    refused = [record for record, one in zip(applicants, yes, strict=True) if not one]
+    have = [reachable(loans, record) for record in refused]
+    assert 0 < sum(have) < len(have)
+    assert result["records"] == {
+        "scored": 160, "accepted": 160 - len(refused), "refused": len(refused), "unscored": 0,
+    }  # fmt: skip
+    assert result["recourse"]["found"] == sum(have)
+    assert result["recourse"]["share"] == pytest.approx(sum(have) / len(have), rel=1e-5)
+    assert result["preclusion"]["proven"] == {"enumerated": len(have) - sum(have), "optimised": 0}
+    assert result["preclusion"]["open"] == 0
+    changes = Counter(str(line["answer"]["changes"]) for line in lines if (line["answer"] or {}).get("changes"))
+    assert result["recourse"]["changes"] == dict(changes)
+    costs = [line["answer"]["cost"] for line in lines if line["answer"] and line["answer"]["status"] == "found"]
+    assert result["recourse"]["cost"]["p50"] == pytest.approx(float(np.median(costs)), rel=1e-5)
+
+
+def test_a_lever_is_the_only_one_where_nothing_else_is_accepted(
+    loans: Path, figures: Figures, applicants: list[dict[str, Any]]
+) -> None:
+    lines, result = figures
+    only: Counter[str] = Counter()
+    for line, record in zip(lines, applicants, strict=True):
+        answer = line["answer"]
+        if answer is None or answer["status"] != "found" or answer["changes"] > 2:
+            continue
+        needed = [
+            name for name in answer["levers"]
+            if not reachable(loans, record, tuple(other for other in CHOICES if other != name))
+        ]  # fmt: skip
+        assert sorted(line["only"]) == sorted(needed)
+        only.update(needed)
+    assert only
+    assert {lever["feature"]: lever["only"] for lever in result["levers"] if lever["only"]} == dict(only)
+
+
+def test_a_limit_is_in_the_way_where_a_record_beyond_it_is_accepted(
+    loans: Path, figures: Figures, applicants: list[dict[str, Any]]
+) -> None:
+    """Income is kept by the request; without that it may rise as far as the schema says, and a fine grid shows it."""
+    lines, result = figures
+    blocked = 0
+    for line, record in zip(lines, applicants, strict=True):
+        if line["answer"] is None or line["answer"]["status"] == "found":
+            assert line["limits"] == []
+            continue
+        incomes = np.linspace(record["income"], 20_000, 60)
+        helps = any(
+            any(accepted(loans, [{**one, "income": float(np.round(income))} for income in incomes]))
+            for one in every(record, tuple(CHOICES))
+        )
+        found = [one for one in line["limits"] if (one["limit"], one["feature"]) == ("immutable", "income")]
+        assert bool(found) == helps, (record, line["limits"])
+        blocked += helps
+    assert blocked > 0
+    (one,) = [one for one in result["limits"] if (one["limit"], one["feature"]) == ("immutable", "income")]
+    assert (one["blocks"], one["lender_set"]) == (blocked, False)
+    people = [point["people"] for point in one["would_help"]]
+    assert people == sorted(people)
+    assert people[-1] <= blocked
+
+
+def test_groups_are_those_of_the_records(figures: Figures, applicants: list[dict[str, Any]]) -> None:
+    lines, result = figures
+    ages, branches = result["groups"]
+    refused = [record for line, record in zip(lines, applicants, strict=True) if line["answer"] is not None]
+    assert {row["group"]: row["refused"] for row in ages["rows"]} == Counter(
+        "below 40" if record["age"] < 40 else "40 and above" for record in refused
+    )
+    assert ages["suppressed"] == []
+    assert branches["by"] == "branch"
+    assert sum(row["refused"] for row in branches["rows"]) == len(refused)
+    for row in ages["rows"]:
+        assert {one["measure"] for one in row["harder"]} == {"none", "cost", "changes", "months"}
+    # Two groups: what is harder for one is easier for the other.
+    first, second = (row["harder"][0]["value"] for row in ages["rows"])
+    assert first + second == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_same_request_has_the_same_bytes_and_a_bad_row_is_counted(loans: Path) -> None:
+    few = loan_records(12, seed=3)
+    assert reported(loans, few) == reported(loans, few)
+    _, result = reported(loans, [*few, {"age": 7}])
+    assert result["records"]["unscored"] == 1
+    assert "too few" in result["warnings"][0]
+
+
+@on_sqlite
+def test_a_server_reports_as_the_child_does(start: Start, loans: Path, applicants: list[dict[str, Any]]) -> None:
+    server = start(RECOURSE_MODELS_STORE=str(loans)).ready()
+    until(lambda: server.client.get("/jobs").status_code == 200)
+    by = [{"feature": "age", "edges": [40]}, {"column": "branch"}]
+    records = [
+        {"applicant": one, "reference": str(i), "groups": {"branch": "north" if i % 3 else "south"}}
+        for i, one in enumerate(applicants)
+    ]
+    body = {
+        "constraints": FIXED, "source": {"kind": "records", "records": records},
+        "groups": {"by": by, "permutations": 199},
+    }  # fmt: skip
+    accepted_job = server.client.post("/models/loan@2/reports", json=body)
+    assert accepted_job.status_code == 202, accepted_job.text
+    address = accepted_job.headers["location"]
+    job = server.ended(address)
+    assert (job["kind"], job["status"]) == ("report", "succeeded"), job
+    content = server.client.get(f"{address}/results").content
+    result = json.loads(content)
+    ReportAnswer.model_validate(result)
+    lines = server.client.get(f"{address}/results", headers={"Accept": "application/x-ndjson"}).text.splitlines()
+    assert len(lines) == 160
+    _, alone = reported(loans, applicants)
+    assert (result["recourse"], result["limits"]) == (alone["recourse"], alone["limits"])
+    engine = open_engine(f"sqlite:///{server.state / FILE}")
+    with engine.connect() as connection:
+        query = "select digest, kind, version from ledger_entries where id = ?"
+        ((digest, kind, version),) = connection.exec_driver_sql(query, (address.rpartition("/")[2],)).all()
+    assert Ledger(engine).prove().broken is None
+    engine.dispose()
+    assert (digest, kind, version) == (hashlib.sha256(content).hexdigest(), "reported", "2")
+
+    wrong = {"groups": {"by": [{"feature": "wealth"}]}}
+    found = problem(server.client.post("/models/loan/reports", json=wrong), 422, "invalid-request")
+    assert found["errors"][0]["pointer"] == "/groups/by/0/feature"
+    assert "age" in found["errors"][0]["detail"]
+    wrong = {"groups": {"by": [{"column": "branch"}]}}
+    found = problem(server.client.post("/models/loan/reports", json=wrong), 422, "invalid-request")
+    assert found["errors"][0]["pointer"] == "/groups/by/0/column"
+    for one in ({}, {"feature": "age", "column": "x"}, {"feature": "age", "edges": [3, 1]}):
+        problem(server.client.post("/models/loan/reports", json={"groups": {"by": [one]}}), 422, "invalid-request")
