@@ -6,7 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.browser import Open, Page, ask, text, violations
+from app.questions.offers_schema import REGULAR
+from tests.browser import Open, Page, ask, fill_in, text, violations
 from tests.conftest import Running
 
 TWO_WAYS, THREE_WAYS = 2, 5
@@ -293,4 +294,32 @@ def test_a_stored_answer_brings_its_applicant_back(workbench: Open) -> None:
     page.get_by_text("The applicant of this answer is in the form of One applicant now.").wait_for()
     assert page.input_value("#f-amount") == str(first["body"]["applicant"]["amount"])
     assert page.locator("#found .card").count() == 3
+    assert violations(page) == []
+
+
+@pytest.mark.slow
+def test_terms_that_are_accepted_are_shown_with_all_others(workbench: Open) -> None:
+    page = workbench(bypass_csp=True, reduced_motion="reduce")
+    page.wait_for_selector("#example:enabled")
+    fill_in(page)
+    for name, value in REGULAR.items():
+        if isinstance(value, bool | str):
+            page.select_option(f"#f-{name}", label={False: "no", True: "yes"}.get(value, value))
+        else:
+            page.fill(f"#f-{name}", str(value))
+    with page.expect_response("**/recourse") as answered:
+        page.click("#ask")
+    page.wait_for_selector("#answer-body h3")
+    offer = asked(answered)["offer"]
+    assert offer["text"] in text(page, "#offer")
+    with page.expect_response("**/recourse/offers") as answered:
+        page.click("#offers")
+    page.wait_for_selector("#offer tbody tr")
+    every = asked(answered)
+    assert every["offers"][0]["terms"] == offer["terms"]
+    rows = [row.inner_text().split("\t") for row in page.locator("#offer tbody tr").all()]
+    for row, one in zip(rows, every["offers"], strict=True):
+        assert row[0] == f"{one['terms']['amount']:,} EUR"
+        assert row[1] == f"{one['terms']['term']} months"
+        assert row[2] == f"{round(60 * one['future']['probability'])} of 60"
     assert violations(page) == []

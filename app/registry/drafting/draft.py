@@ -23,6 +23,7 @@ from app.registry.drafting.cut_off import own_cut_off
 from app.registry.drafting.evidence import Choice, Evidence, choose, outputs_by
 from app.registry.drafting.facts import ModelFacts
 from app.registry.drafting.features import (
+    TERMS,
     FeatureDraft,
     advise,
     ask_codes_once,
@@ -30,6 +31,7 @@ from app.registry.drafting.features import (
     doubted,
     feature_of,
     fills,
+    terms_question,
 )
 from app.registry.drafting.matching import Source, listed, match, match_width
 from app.registry.drafting.outcome import (
@@ -294,6 +296,8 @@ class _Drafting:
                     replace(question, why=(*question.why, doubt), keep=feature.keys.get("change", "any"))
                 )
                 feature.comments.append(doubt)
+            if (term := terms_question(feature)) is not None:
+                feature.keys |= TERMS[self.questions.ask(term) or "no"]
         ask_codes_once(features)
         if unknown:
             self.notes.append(

@@ -14,7 +14,7 @@ from app.recourse.features.encoding import TAIL
 from app.recourse.models.black_box import Input
 from app.registry.drafting.columns import Column
 from app.registry.drafting.facts import ModelFacts
-from app.registry.drafting.hints import Hint, hint_of, hint_of_levels, proposed, scale_of
+from app.registry.drafting.hints import Hint, hint_of, hint_of_levels, names_a_term, proposed, scale_of
 from app.registry.drafting.matching import Source, listed
 from app.registry.drafting.outcome import Outcome
 from app.registry.drafting.questions import Question
@@ -264,6 +264,26 @@ def change_question(column: Column, outcome: Outcome | None) -> Question:
     return Question(
         key="change", column=column.name, sentence=sentence, why=why, allowed=CHANGES, required=False, keep="none"
     )
+
+
+TERMS: Mapping[str, dict[str, Any]] = {
+    "no": {}, "more": {"terms": True, "better": "more"}, "less": {"terms": True, "better": "less"},
+    "either": {"terms": True},
+}  # fmt: skip
+"""What the manifest says of a column by what the lender says of it as a term of the contract."""
+
+
+def terms_question(found: FeatureDraft) -> Question | None:
+    """Whether a column is a term of the contract, and which way it is better; None where its name suggests none."""
+    if not names_a_term(found.name) or found.keys.get("protected") or "derived" in found.keys:
+        return None
+    allowed = tuple(answer for answer in TERMS if found.keys["type"] != "categorical" or answer in ("no", "either"))
+    better = " Is more or less of it better for the applicant, or either?" if "more" in allowed else ""
+    return Question(
+        key="terms", column=found.name, sentence=f"Do you set {found.name}, as a term of the contract?{better}",
+        why=("what you set can be offered: POST /recourse/offers says with which terms an applicant gets a yes",),
+        allowed=allowed, required=False, keep="no",
+    )  # fmt: skip
 
 
 def _means(column: Column, outcome: Outcome) -> tuple[float, float]:

@@ -238,6 +238,19 @@ MONEY = re.compile(r"account|overdrawn|overdraft|guarantor|co-?applicant|\b(dm|e
 """Levels that say what they are, such as "200 DM or more"."""
 
 
+_TERMS = re.compile(
+    r"^((loan|credit|requested)_)?(amount|amnt|amt)(_(credit|requested|financed))?$|^loan$|^loan_amount_\w+$|"
+    r"^((loan|credit|repayment)_)?(term|duration|tenor|maturity)(_in)?(_(months?|years?))?$|"
+    r"^((loan|credit)_)?(int|interest)_rate$|^apr$|^((loan|credit)_)?(product|product_type)$|^loan_type$"
+)
+"""Names of what a lender sets in a contract."""
+
+
+def names_a_term(name: str) -> bool:
+    """Whether a name suggests a term of the contract, which the lender sets."""
+    return _TERMS.search(plain_name(name)) is not None
+
+
 def hint_of_levels(levels: Sequence[str]) -> Hint | None:
     """What the levels of a column say, whose name may say nothing."""
     plain = {re.sub(r"[^a-z0-9äöü]+", " ", level.lower()).strip() for level in levels}

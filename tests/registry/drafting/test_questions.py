@@ -166,6 +166,32 @@ def test_answers_to_nothing_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "loan").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "answer", "said"),
+    [
+        ("loan_amount", "more", {"terms": True, "better": "more"}), ("LoanTerm", "either", {"terms": True}),
+        ("int_rate", "less", {"terms": True, "better": "less"}), ("duration", None, {}), ("credit_amount", "no", {}),
+        ("employment_duration", None, None), ("amount_overdue", None, None), ("income", None, None),
+    ],
+)  # fmt: skip
+def test_what_the_lender_sets_is_asked_by_its_name(
+    tmp_path: Path, name: str, answer: str | None, said: dict[str, Any] | None
+) -> None:
+    rng = np.random.default_rng(1)
+    values = rng.integers(10, 90, 200)
+    good = rng.random(200) < sigmoid(2.0 * (values % 7 - 3.0))
+    rows = [f"{name},x,good", *(f"{v},{v % 7},{int(g)}" for v, g in zip(values, good, strict=True))]
+    (tmp_path / "d.csv").write_text("\n".join(rows))
+    weights = {"space": "raw", "intercept": 0.0, "weights": {name: 0.001, "x": 1.0}}
+    (tmp_path / "w.json").write_text(json.dumps(weights))
+    answers = {} if answer is None else {f"terms.{name}": answer}
+    wish = Wish(data=tmp_path / "d.csv", model=tmp_path / "w.json", label="good", favourable="1", answers=answers)
+    draft(wish, tmp_path / "loan", Trust())
+    feature = yaml.safe_load((tmp_path / "loan/model.yaml").read_text())["features"][0]
+    assert {key: feature[key] for key in ("terms", "better") if key in feature} == (said or {})
+    assert ("terms:" in (tmp_path / "loan/answers.yaml").read_text()) is (said is not None)
+
+
 def test_an_answers_file_has_what_was_used_and_what_is_open(tmp_path: Path) -> None:
     questions = Questions({"favourable": "0"})
     assert questions.ask(Question(key="favourable", sentence="Which?", allowed=("0", "1"))) == "0"
@@ -204,7 +230,7 @@ def test_a_direction_that_the_outcomes_contradict_is_asked_and_told(
     wish = Wish(data=tmp_path / "d.csv", model=tmp_path / "w.json", label="good", favourable="1")
     with pytest.raises(Undecided) as caught:
         draft(replace(wish, kept=frozenset({"threshold"})), tmp_path / "loan", Trust())
-    doubts = {one.name: one.why[-1] for one in caught.value.questions}
+    doubts = {one.name: one.why[-1] for one in caught.value.questions if one.key == "change"}
     assert not (tmp_path / "loan").exists()
     assert doubts.pop("change.x")
     assert asked in doubts.get(f"change.{name}", "")
@@ -212,7 +238,8 @@ def test_a_direction_that_the_outcomes_contradict_is_asked_and_told(
     draft(wish, tmp_path / "loan", Trust())  # nobody is there to ask
     text = (tmp_path / "loan/model.yaml").read_text()
     assert asked in " ".join(text.replace("#", " ").split())
-    assert (f"# {name}:" in (tmp_path / "loan/answers.yaml").read_text()) == bool(asked)
+    changes = (tmp_path / "loan/answers.yaml").read_text().partition("terms:")[0]
+    assert (f"# {name}:" in changes) == bool(asked)
     if asked:
         draft(replace(wish, answers={f"change.{name}": "none"}), tmp_path / "fixed", Trust())
         first, _ = yaml.safe_load((tmp_path / "fixed/model.yaml").read_text())["features"]

@@ -7,6 +7,7 @@ import { $, fill, h } from "./dom.js";
 import { counted, formatDate, formatNumber, formatShort, inHundred } from "./format.js";
 import { readyFutures } from "./future.js";
 import { storeForm } from "./ledger.js";
+import { offerPart } from "./offers.js";
 import { followBounds } from "./plan.js";
 import { reasonsPart } from "./reasons.js";
 import { featureNamed } from "./state.js";
@@ -27,7 +28,7 @@ export function showAnswer(answer, asked, actions) {
   $("answer-body").classList.remove("outdated");
   fill(
     "answer-body",
-    ...answerParts(answer, actions),
+    ...answerParts(answer, asked.body, actions),
     secondLook(answer.factual?.future),
     warningNote(answer.warnings),
     answer.status !== "already_favourable" && storeForm(answer, asked),
@@ -49,15 +50,17 @@ const secondLook = (future) =>
       "applicant as they are. The letter does not say so.",
   );
 
-/** @param {any} answer @param {Actions} actions @returns {any[]} */
-function answerParts(answer, actions) {
+/** @param {any} answer @param {any} body of the request @param {Actions} actions @returns {any[]} */
+function answerParts(answer, body, actions) {
+  const offer = offerPart(answer, body);
   const reasons = reasonsPart(answer.reasons);
   if (answer.status === "found")
     return [
       ...waysTitle(answer),
+      offer,
       h("div.answered", {}, reasons, h("div.ways-part", {}, ...waysParts(answer, actions.wish))),
     ];
-  if (answer.status === "not_found") return [...notFoundParts(answer, actions), reasons];
+  if (answer.status === "not_found") return [...notFoundParts(answer, actions), offer, reasons];
   return [h("h3", {}, "The model already says yes. Nothing needs to change."), scale(answer.factual.probability)];
 }
 

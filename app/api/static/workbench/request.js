@@ -34,6 +34,15 @@ const question = () => ({
 /** The body of `POST /recourse`. */
 export const recourseRequest = () => ({ ...question(), ...wanted(), reasons: true });
 
+/**
+ * The body of `POST /recourse/offers` about the applicant of another request, within its limits and wishes.
+ * @param {any} asked the body of `POST /recourse`
+ */
+export function offersRequest({ model, applicant: record, constraints: limits, robustness, exclude }) {
+  const immutable = [...(limits.immutable ?? []), ...(exclude?.features ?? [])];
+  return { model, applicant: record, constraints: { ...limits, immutable }, future_validity: robustness?.future_validity ?? null };
+}
+
 /** The first line of `POST /recourse/batch`; limits and wishes are of one person. @param {boolean} store */
 export const batchRequest = (store) => ({ ...common(), ...wanted(), store });
 
