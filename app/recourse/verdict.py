@@ -27,7 +27,7 @@ SENTENCES: dict[Reason, str] = {
         "The model accepts none of its reference records, so there is no decision boundary to search."
     ),
     Reason.DEGENERATE_SURROGATE: (
-        "The model's decisions around this record determine no direction of change, and no favourable reference record "
+        "The model's decisions around this record do not show which changes help, and no favourable reference record "
         "could be adapted to the constraints."
     ),
     Reason.TARGET_NOT_REACHED: (

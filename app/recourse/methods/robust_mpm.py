@@ -54,7 +54,7 @@ class RobustMpmParams(SamplerParams, MethodParams):
     `actionable` searches whole numbers, steps and rules exactly; `auto` takes `actionable` where the schema needs
     it."""
     margin: Annotated[float, Interval(ge=0, le=100)] = 0.0
-    """Distance kept from the surrogate's hyperplane, encoded units."""
+    """Distance kept from the surrogate's boundary, encoded units."""
 
 
 def generate(problem: RecourseProblem, params: RobustMpmParams, context: MethodContext) -> Candidates:
@@ -82,7 +82,7 @@ def generate(problem: RecourseProblem, params: RobustMpmParams, context: MethodC
         if takes_any or reached >= params.margin - SLACK:
             return None
         return (
-            f"Its distance to the local model's hyperplane is {reached:.3g}; at least {params.margin:g} is asked for, "
+            f"Its distance to the local model's boundary is {reached:.3g}; at least {params.margin:g} is asked for, "
             f"with radius_unfavourable {params.radius_unfavourable:g}."
         )
 

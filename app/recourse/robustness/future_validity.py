@@ -28,7 +28,7 @@ HOLDS = 0.9
 
 FEWER_WARNING = (
     "{} of {} future models that the search did not ask accept {}: fewer than the {:g}% that were asked for. "
-    "`validity.future` says what can be counted on."
+    "Count on what the answer promises, and on no more."
 )
 GIVEN_UP = 0.05
 """Share of models from which on it is said that less is withstood than without asking for anything."""
@@ -40,7 +40,7 @@ KEPT_UNDER_STRESS = "Asking `under: stress` keeps that margin."
 NOT_KEPT = "No record was found that keeps that margin."
 STRESS_WARNING = (
     "If applicants change, {:g}% of future models accept {} under every stress {}, not up to the full strength; the "
-    "smallest share is {:.0f}%. `validity.future.stressed` says how far it holds."
+    "smallest share is {:.0f}%. The answer says how far it holds."
 )
 
 

@@ -74,7 +74,7 @@ def direction(
             fitted = svm(X, sample.favourable)
         model = sample.in_all_columns(fitted)
     if not np.linalg.norm(model.w[sample.free]) > 1e-12:
-        raise DegenerateSurrogate("The model's outputs around this record determine no direction of change.")
+        raise DegenerateSurrogate("The model's outputs around this record do not show which changes help.")
     return model, None
 
 

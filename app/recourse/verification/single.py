@@ -38,7 +38,7 @@ MOST_COMBINED = 7
 """Changes up to which every combination of them is tried without; else each change alone."""
 LEFT_OUT_WARNING = (
     "Left out: {} that the method's constraint asks for, though the model's score is hardly lower without. "
-    "To have the constraint met, ask for another value of one of the method's knobs, as `GET /methods` lists them."
+    "To have the constraint met, ask for another degree of the method's robustness."
 )
 
 
