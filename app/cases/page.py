@@ -35,6 +35,7 @@ def html(file: CaseFile, models: Models) -> str:
         css=(TEMPLATES / "case.css").read_text(encoding="utf-8"),
         record=dict(_said(features, file.request["applicant"])),
         corrected=[dict(_said(features, review.corrections)) for review in file.reviews],
+        question={name: value for name, value in file.request["question"].items() if name != "factual_raw"},
         moment=_moment,
         percent=percent,
     )

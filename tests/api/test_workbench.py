@@ -669,7 +669,7 @@ def test_a_list_of_stored_answers_that_comes_late_does_not_replace_the_one_asked
 
     page = workbench(prepare=prepare)
     with page.expect_request("**/recourse?limit=20"):
-        show(page, "Promises")
+        show(page, "Cases")
     page.fill("#reference", "nobody-has-this")
     page.click("#find button")
     page.get_by_text("No stored answer fits this.").wait_for()
@@ -708,22 +708,21 @@ def test_reasons_stand_beside_the_ways_and_the_letter_says_the_same(workbench: O
         assert item.endswith(f"{round(100 * reason['share'])} in 100")
     assert reasons["against"]["text"] in text(page, ".reasons")
     page.click("#store button")
-    page.wait_for_selector(".letter")
-    page.select_option(".letter select", "de")
+    page.get_by_role("button", name="Letter", exact=True).click()
+    page.wait_for_selector("#letter[open]")
+    page.wait_for_function("() => document.querySelector('#letter-text').textContent.length > 100")
+    for reason in reasons["reasons"]:
+        assert reason["text"] in text(page, "#letter-text")
+    with page.expect_response("**/notice?lang=de*"):
+        page.select_option("#letter-language", "de")
+    page.wait_for_selector("#letter-text[lang=de]")
     with page.context.expect_page() as opened:
-        page.click(".letter button")
+        page.click("#letter-print")
     letter = opened.value
     letter.wait_for_load_state()
     assert letter.get_attribute("html", "lang") == "de"
     assert len(letter.locator("li").all()) >= len(shown)
     letter.close()
-    # A page of its own could not send a key.
-    page.evaluate("() => sessionStorage.setItem('recourse-api-key', 'rk_any')")
-    page.select_option(".letter select", "en")
-    page.click(".letter button")
-    page.wait_for_selector("#letter[open]")
-    for reason in reasons["reasons"]:
-        assert reason["text"] in text(page, "#letter-text")
     page.click("#letter-close")
     assert not page.is_visible("#letter-text")
 
@@ -851,19 +850,19 @@ def test_all_stored_answers_are_reached_and_filtered(workbench: Open, demo: Runn
         ids = [one["id"] for one in client.get("/recourse", params={"limit": 43}).json()["recourse"]]
     page = workbench(bypass_csp=True, reduced_motion="reduce")
     page.wait_for_selector("#example:enabled")
-    show(page, "Promises")
+    show(page, "Cases")
     page.select_option("#of-model", "consumer-loan")
     page.select_option("#of-status", "found")
     page.fill("#given-since", datetime.now(UTC).date().isoformat())
     page.fill("#given-until", (datetime.now(UTC) + timedelta(days=1)).date().isoformat())
     with page.expect_response("**/recourse?*status=found*"):
         page.click("#find button")
-    listed = page.locator("#found .cases > li")
+    listed = page.locator("#found tbody tr")
     for count in (20, 40):
-        page.wait_for_function(f"() => document.querySelectorAll('#found .cases > li').length === {count}")
+        page.wait_for_function(f"() => document.querySelectorAll('#found tbody tr').length === {count}")
         page.get_by_role("button", name="Older answers").click()
-    page.wait_for_function("() => document.querySelectorAll('#found .cases > li').length > 42")
-    names = [one.split(" · ")[0] for one in listed.all_inner_texts()]
+    page.wait_for_function("() => document.querySelectorAll('#found tbody tr').length > 42")
+    names = [one.split("\t")[0] for one in listed.all_inner_texts()]
     assert names[:43] == [f"page {i}" for i in reversed(range(43))]
     assert ids[0] not in text(page, "#found")
     with page.expect_download() as downloaded:
@@ -886,7 +885,7 @@ def test_promises_are_checked_once_at_a_double_click(desk: Open) -> None:
         route.fulfill(status=503, json={"title": "Full", "detail": "The queue is full: `recourse work` empties it."})
 
     page = desk(prepare=lambda page: page.route("**/audits", answer))
-    show(page, "Promises")
+    show(page, "Cases")
     page.dblclick("#audit button")
     page.get_by_text("The queue is full").wait_for()
     assert text(page, "#audited code") == "recourse work"
@@ -916,7 +915,7 @@ def with_calibration(found: Any) -> Callable[[Page], None]:
 @pytest.mark.slow
 def test_what_was_told_is_held_against_what_was_kept(desk: Open) -> None:
     page = desk(prepare=with_calibration(CALIBRATION))
-    show(page, "Promises")
+    show(page, "Cases")
     page.wait_for_selector("#reliability svg")
     assert text(page, "#reliability p").startswith(
         "Of 200 promises, the next version of the model kept 90 in 100; the answers had promised 93 in 100. "
@@ -934,7 +933,7 @@ def test_what_was_told_is_held_against_what_was_kept(desk: Open) -> None:
 @pytest.mark.slow
 def test_without_promises_there_is_no_calibration(desk: Open) -> None:
     page = desk(prepare=with_calibration({**CALIBRATION, "bins": [], "methods": [], "promises": 0}))
-    show(page, "Promises")
+    show(page, "Cases")
     page.get_by_text("Nothing to compare yet").wait_for()
     assert not page.is_visible("#calibrated")
 
@@ -945,13 +944,13 @@ def test_a_backtest_is_shown_or_why_there_is_none(desk: Open) -> None:
     entries = [{**one, "interval": [0.42, 0.76]}, {**one, "asked": None, "under": None, "interval": [0.3, 0.8]}]
     empty = {**CALIBRATION, "bins": [], "methods": [], "promises": 0}
     page = desk(prepare=with_calibration({**empty, "backtest": entries}))
-    show(page, "Promises")
+    show(page, "Cases")
     page.get_by_text("Nothing to compare yet").wait_for()
     rows = [" ".join(row.inner_text().split()) for row in page.query_selector_all("#reliability tbody tr")]
     assert rows == ["90 12 30 98 60 42 to 76", "nothing 12 30 98 60 30 to 80"]
     assert violations(page) == []
     page = desk(prepare=with_calibration({**CALIBRATION, "backtest_detail": "The records span 3 months."}))
-    show(page, "Promises")
+    show(page, "Cases")
     page.get_by_text("No backtest: The records span 3 months.").wait_for()
 
 
@@ -1017,7 +1016,7 @@ def test_axe_finds_nothing(workbench: Open, scheme: str) -> None:
 @pytest.mark.slow
 def test_axe_finds_nothing_in_the_promises(desk: Open) -> None:
     page = desk(prepare=with_calibration(CALIBRATION), bypass_csp=True, reduced_motion="reduce")
-    show(page, "Promises")
+    show(page, "Cases")
     page.wait_for_selector("#reliability svg")
     assert violations(page) == []
 
@@ -1051,7 +1050,7 @@ def test_nothing_is_wider_than_a_phone(desk: Open, width: int) -> None:
     page.click("#draw")
     page.wait_for_selector("#curve svg")
     assert page.evaluate("() => document.documentElement.scrollWidth") == width
-    for view, sign in [("Many applicants", "#columns dt"), ("Promises", "#reliability svg")]:
+    for view, sign in [("Many applicants", "#columns dt"), ("Cases", "#reliability svg")]:
         show(page, view)
         page.wait_for_selector(sign, state="attached")
         assert page.evaluate("() => document.documentElement.scrollWidth") == width

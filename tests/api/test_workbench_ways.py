@@ -285,15 +285,14 @@ def test_a_stored_answer_brings_its_applicant_back(workbench: Open) -> None:
     page.get_by_text("You can find it under").wait_for()
     page.click("#example")
     assert page.input_value("#f-amount") != str(first["body"]["applicant"]["amount"])
-    page.click(".tabs >> text=Promises")
+    page.click(".tabs >> text=Cases")
     page.fill("#reference", "brought back")
     with page.expect_response("**/recourse?*reference=*"):
         page.click("#find button")
-    page.locator("#found li").get_by_text("brought back").wait_for()
-    page.get_by_role("button", name="Show", exact=True).first.click()
+    page.locator("#found tbody").get_by_text("brought back").first.click()
     page.get_by_text("The applicant of this answer is in the form of One applicant now.").wait_for()
     assert page.input_value("#f-amount") == str(first["body"]["applicant"]["amount"])
-    assert page.locator("#found .card").count() == 3
+    assert page.locator("#case .card").count() == 3
     assert violations(page) == []
 
 

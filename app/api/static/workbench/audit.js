@@ -2,10 +2,10 @@
 /** The audit: every promise of a model, verified against another version of it. */
 
 import { fetchJson } from "./api.js";
+import { versionText } from "./case.js";
 import { $, fill, h } from "./dom.js";
 import { counted, inHundred, lowerBound, readable } from "./format.js";
 import { RESPOND_ASYNC, runJob } from "./jobs.js";
-import { versionText } from "./ledger.js";
 import { problemNote } from "./problem.js";
 import { chosenModel, fullName, state } from "./state.js";
 

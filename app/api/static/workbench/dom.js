@@ -65,6 +65,13 @@ export const scrollingTable = (tag, { label, caption }, heads, rows) =>
     ),
   );
 
+/** Let the reader keep a file. @param {Blob} content @param {string} name */
+export function download(content, name) {
+  const link = h("a", { href: URL.createObjectURL(content), download: name });
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
 /** Text with `code` between backticks. @param {string} text */
 export const prose = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
 

@@ -1,22 +1,16 @@
 // @ts-check
-/**
- * The ledger: store an answer, find stored ones, and verify them against other versions of the model.
- *
- * The applicant of a stored answer that is shown is handed on by the event `applicant` of `#found`, whose `resolve` says
- * whether the form has it.
- */
+/** The ledger: store an answer, and find stored ones; each opens as a case. */
 
 import { fetchJson, isAborted, send } from "./api.js";
-import { chance } from "./decision.js";
-import { $, fill, h } from "./dom.js";
+import { openCase, titleOf } from "./case.js";
+import { $, download, fill, h, scrollingTable } from "./dom.js";
 import { formatDate } from "./format.js";
 import { submit } from "./jobs.js";
-import { letterForm } from "./letter.js";
+import { letterButton } from "./letter.js";
 import { problemNote } from "./problem.js";
-import { fullName, state } from "./state.js";
-import { wayCards } from "./ways.js";
+import { state } from "./state.js";
 
-/** @import { Applicant, Asked, Model } from "./types.d.ts" */
+/** @import { Asked } from "./types.d.ts" */
 
 /**
  * A form that stores an answer; null if it is stored already.
@@ -71,10 +65,10 @@ const storedNote = ({ id, status }, same) =>
       same ? "Stored as " : "The service gave a different answer this time, not the one above. It is stored as ",
       h("code", {}, id),
       ". You can find it under ",
-      h("a", { href: "#promises" }, "Promises"),
+      h("a", { href: "#promises" }, "Cases"),
       status === "found" ? ", and check it against other versions of the model." : ".",
     ),
-    letterForm(id),
+    h("div.row", {}, letterButton(id)),
   );
 
 let listing = new AbortController();
@@ -91,14 +85,17 @@ export async function findStored() {
       fill("found", h("p.hint", { role: "status" }, query ? "No stored answer fits this." : NONE));
       return;
     }
-    const list = h("ul.cases");
+    const table = scrollingTable("table", { label: "Stored answers", caption: "Stored answers, newest first" }, HEADS, []);
+    const list = /** @type {HTMLElement} */ (table.querySelector("tbody"));
     const more = h("div.row", {}, exportButton(query));
-    fill("found", list, more);
+    fill("found", table, more);
     extend(list, more, page, query, signal);
   } catch (problem) {
     if (!isAborted(problem)) fill("found", problemNote(problem));
   }
 }
+
+const HEADS = ["Case", "Answer", "Model", "Given", "Valid until", "At the last check"];
 
 const NONE = "No answers are stored yet. Below each answer you can store it.";
 
@@ -136,7 +133,7 @@ const moment = (date) => (Number.isNaN(date.valueOf()) ? "" : date.toISOString()
  * @param {string} query @param {AbortSignal} signal of the list
  */
 function extend(list, more, page, query, signal) {
-  list.append(...page.recourse.map(storedItem));
+  list.append(...page.recourse.map(storedRow));
   if (page.next_cursor === null) return;
   const button = h("button", { type: "button" }, "Older answers");
   button.onclick = async () => {
@@ -146,9 +143,7 @@ function extend(list, more, page, query, signal) {
       const last = list.children.length;
       button.remove();
       extend(list, more, next, query, signal);
-      const first = /** @type {HTMLElement} */ (list.children[last]);
-      first?.setAttribute("tabindex", "-1");
-      first?.focus();
+      list.children[last]?.querySelector("button")?.focus();
     } catch (problem) {
       button.disabled = false;
       if (!isAborted(problem)) more.append(problemNote(problem));
@@ -164,9 +159,7 @@ function exportButton(query) {
     button.disabled = true;
     try {
       const table = await send(`recourse?limit=200${query}`, { headers: { Accept: "text/csv" } });
-      const link = h("a", { href: URL.createObjectURL(await table.blob()), download: "answers.csv" });
-      link.click();
-      URL.revokeObjectURL(link.href);
+      download(await table.blob(), "answers.csv");
     } catch (problem) {
       button.after(problemNote(problem));
     } finally {
@@ -178,83 +171,15 @@ function exportButton(query) {
 
 const STATUSES = { found: "a way to a yes", not_found: "no way found", already_favourable: "already a yes" };
 
-/** @param {Model} model as an answer names it */
-const titleOf = ({ id, version }) => `${state.models.find((m) => m.id === id)?.title ?? id}, version ${version}`;
-
-/** One stored answer. @param {any} stored */
-function storedItem(stored) {
-  const { id, reference, status, model, created_at: created, expires_at: expires, kept } = stored;
-  const result = h("div", { role: "status" });
-  return h(
-    "li",
-    {},
-    h(
-      "p",
-      {},
-      reference === null ? h("code", {}, id) : h("b", { title: id }, reference),
-      ` · ${STATUSES[/** @type {"found"} */ (status)]} · ${titleOf(model)} · `,
-      `given ${formatDate(created)}, valid until ${formatDate(expires)}`,
-      kept !== null && h(kept ? "b.yes" : "b.no", {}, kept ? " · kept at the last check" : " · broken at the last check"),
-    ),
-    status === "found" && storedActions(stored, result),
-    status !== "already_favourable" && letterForm(id),
-    result,
-  );
-}
-
-/** @param {any} stored @param {HTMLElement} result where their results are shown */
-function storedActions({ id, reference, model }, result) {
-  const versions = state.models.filter((m) => m.id === model.id);
-  const options = versions.map((m) => h("option", { value: fullName(m) }, versionText(m)));
-  const choice = h("select", { "aria-label": `Version to verify ${reference ?? id} against` }, ...options);
-  const show = (/** @type {() => Promise<Node[]>} */ load) => async () =>
-    result.replaceChildren(...(await load().catch((problem) => [problemNote(problem)])));
-  return h(
-    "div.row",
-    {},
-    h("button", { type: "button", onclick: show(() => storedWays(id)) }, "Show"),
-    choice,
-    h("button", { type: "button", onclick: show(() => verification(id, choice.value)) }, "Does it still say yes?"),
-  );
-}
-
-/** @param {Model} model */
-export const versionText = ({ version, active }) => `version ${version}${active ? "" : ", inactive"}`;
-
-/**
- * The counterfactuals of a stored answer, whose applicant enters the form.
- * @param {string} id
- * @returns {Promise<Node[]>}
- */
-async function storedWays(id) {
-  const answer = await fetchJson(`recourse/${id}`);
-  const filled = await new Promise((resolve) => {
-    const detail = { model: fullName(answer.model), applicant: originalOf(answer.counterfactuals[0]), resolve };
-    $("found").dispatchEvent(new CustomEvent("applicant", { detail }));
-  });
-  const note = filled
-    ? ["The applicant of this answer is in the form of ", h("a", { href: "#one" }, "One applicant"), " now."]
-    : ["This version of the model is no longer in use, so the form stays as it is."];
-  return [h("h3.unseen", {}, "The ways of this answer"), h("p.hint", {}, ...note), wayCards(answer)];
-}
-
-/** The record from which a counterfactual starts. @param {any} counterfactual @returns {Applicant} */
-const originalOf = ({ applicant, changes }) => ({
-  ...applicant,
-  ...Object.fromEntries(changes.map((/** @type {any} */ { feature, from }) => [feature, from])),
-});
-
-/**
- * The decision of a version of the model on a stored answer.
- * @param {string} id @param {string} version
- * @returns {Promise<Node[]>}
- */
-async function verification(id, version) {
-  const body = { model: version };
-  const { still_valid: valid, counterfactuals } = await fetchJson(`recourse/${id}/verify`, { body });
-  const reason = (/** @type {any} */ way) =>
-    way.reason === "does_not_fit" ? "the record no longer fits the model" : chance(way);
-  const reasons = counterfactuals.map(reason).join("; ");
-  const word = h(valid ? "b.yes" : "b.no", {}, valid ? "Kept." : "Broken.");
-  return [h("p.note", {}, word, ` ${version} ${valid ? "still says yes" : "says no"}: ${reasons}.`)];
+/** One stored answer as a row, whose name opens the case. @param {any} stored */
+function storedRow({ id, reference, status, model, created_at: created, expires_at: expires, kept }) {
+  const cells = [
+    STATUSES[/** @type {"found"} */ (status)],
+    titleOf(model),
+    formatDate(created),
+    formatDate(expires),
+    kept === null ? "not checked" : h(kept ? "b.yes" : "b.no", {}, kept ? "kept" : "broken"),
+  ];
+  const name = h("button.link", { type: "button", title: id, onclick: () => openCase(id) }, reference ?? id);
+  return h("tr", {}, h("th", { scope: "row" }, name), ...cells.map((cell) => h("td", {}, cell)));
 }

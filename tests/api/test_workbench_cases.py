@@ -1,0 +1,147 @@
+"""A caseworker's way through the page: find a case by reference, see it, record its letter as sent, decide again."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.examples import APPLICANT, DEMO_MODEL
+from tests.browser import Open, Page, text, violations
+from tests.conftest import Running
+
+COUNT_CLICKS = "window.clicks = 0; addEventListener('click', (event) => { if (event.isTrusted) clicks++; }, true);"
+
+
+def store(demo: Running, reference: str, **changes: Any) -> str:
+    body = {"model": DEMO_MODEL, "applicant": APPLICANT, "reference": reference, "count": 2, **changes}
+    recourse_id: str = httpx.post(f"{demo.url}/recourse", json=body, timeout=60).json()["id"]
+    return recourse_id
+
+
+def file_of(demo: Running, recourse_id: str) -> dict[str, Any]:
+    file: dict[str, Any] = httpx.get(f"{demo.url}/recourse/{recourse_id}/case", timeout=60).json()
+    return file
+
+
+def find(page: Page, reference: str) -> None:
+    page.wait_for_selector("#example:enabled", state="attached")
+    page.click(".tabs >> text=Cases")
+    page.fill("#reference", reference)
+    page.press("#reference", "Enter")
+    page.wait_for_function("() => document.querySelectorAll('#found tbody tr').length === 1")
+
+
+def open_case(page: Page) -> None:
+    page.click("#found tbody button")
+    page.wait_for_selector("#case-form a")
+
+
+@pytest.mark.slow
+def test_a_letter_is_found_seen_and_recorded_as_sent_in_five_clicks(workbench: Open, demo: Running) -> None:
+    recourse_id = store(demo, "five clicks")
+    page = workbench(prepare=lambda page: page.add_init_script(COUNT_CLICKS), bypass_csp=True, reduced_motion="reduce")
+    find(page, "five clicks")
+    open_case(page)
+    assert text(page, "#case-title") == "Case five clicks"
+    assert page.locator("#case .card").count() == 2
+    assert violations(page) == []
+    page.click("#case-body >> text=Letter")
+    page.wait_for_function("() => document.querySelector('#letter-text').textContent.length > 100")
+    page.fill("#letter-to", "Ms Ada Example\n\n 1 Street ")
+    assert violations(page) == []
+    page.click("#letter-record")
+    page.wait_for_selector("#letter-said .note")
+    assert page.evaluate("() => window.clicks") <= 5
+    assert text(page, "#letter-said").startswith("Recorded as sent by post, ")
+    assert "Ms Ada Example 1 Street" in text(page, "#letter-text")
+    (letter,) = file_of(demo, recourse_id)["letters"]
+    assert (letter["channel"], letter["addressee"]) == ("post", ["Ms Ada Example", "1 Street"])
+    # What is printed is what was recorded.
+    with page.context.expect_page() as opened:
+        page.click("#letter-print")
+    opened.value.wait_for_load_state()
+    assert "Ms Ada Example" in text(opened.value, ".addressee")
+    opened.value.close()
+    page.click("#letter-close")
+    assert "by post, to Ms Ada Example" in text(page, "#sent")
+    page.click("#sent summary")
+    assert "Ms Ada Example" in text(page, "#sent pre")
+    assert violations(page) == []
+
+
+@pytest.mark.slow
+def test_a_case_is_decided_on_again(workbench: Open, demo: Running) -> None:
+    recourse_id = store(demo, "again")
+    page = workbench()
+    find(page, "again")
+    open_case(page)
+    page.click("#case summary >> text=Decide on it again")
+    page.fill("#review-by", "Sam Clerk")
+    page.fill("#review-reason", "<b>overlooked</b>")
+    page.select_option("#review-decision", "accepted")
+    page.click("text=Record the decision")
+    page.get_by_text("Sam Clerk: accepted. <b>overlooked</b>").wait_for()
+    (review,) = file_of(demo, recourse_id)["reviews"]
+    assert (review["by"], review["decision"]) == ("Sam Clerk", "accepted")
+    with page.context.expect_page() as opened:
+        page.click("text=Case file")
+    opened.value.wait_for_load_state()
+    assert "Sam Clerk" in text(opened.value, "main")
+    opened.value.close()
+    page.click("#case >> text=Close")
+    assert not page.is_visible("#case")
+
+
+@pytest.mark.slow
+def test_a_letter_that_may_not_go_out_is_a_draft(
+    workbench: Open, demo: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    notices = demo.service.notices
+    monkeypatch.setattr(notices, "_lender", replace(notices._lender, name=""))
+    recourse_id = store(demo, "nobody")
+    page = workbench()
+    find(page, "nobody")
+    open_case(page)
+    page.click("#case-body >> text=Letter")
+    page.wait_for_selector("#letter-said .note")
+    assert "RECOURSE_LENDER_NAME" in text(page, "#letter-said")
+    assert "DRAFT, NOT TO BE SENT" in text(page, "#letter-text")
+    assert page.is_disabled("#letter-record")
+    page.click("#letter-close")
+    assert file_of(demo, recourse_id)["letters"] == []
+
+
+@pytest.mark.slow
+def test_with_a_key_the_letter_prints_here_and_the_case_file_is_downloaded(workbench: Open, demo: Running) -> None:
+    """A page of its own could not send the key."""
+    store(demo, "with a key")
+    page = workbench(prepare=lambda page: page.add_init_script("sessionStorage.setItem('recourse-api-key', 'rk_any')"))
+    find(page, "with a key")
+    open_case(page)
+    with page.expect_download() as downloaded:
+        page.click("text=Case file")
+    assert downloaded.value.suggested_filename == "case with a key.html"
+    page.evaluate("() => { window.printed = 0; window.print = () => window.printed++; }")
+    page.click("#case-body >> text=Letter")
+    page.wait_for_function("() => document.querySelector('#letter-text').textContent.length > 100")
+    page.click("#letter-print")
+    assert page.evaluate("() => window.printed") == 1
+    page.emulate_media(media="print")
+    assert not page.is_visible("#letter-form")
+    assert page.is_visible("#letter-text")
+
+
+@pytest.mark.slow
+def test_a_case_fits_a_phone(workbench: Open, demo: Running) -> None:
+    store(demo, "narrow")
+    page = workbench()
+    page.set_viewport_size({"width": 390, "height": 800})
+    find(page, "narrow")
+    open_case(page)
+    page.click("#case-body >> text=Letter")
+    page.wait_for_function("() => document.querySelector('#letter-text').textContent.length > 100")
+    assert page.evaluate("() => document.documentElement.scrollWidth") == 390
+    box = page.locator("#letter").bounding_box()
+    assert box["width"] <= 390
