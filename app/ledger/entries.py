@@ -49,3 +49,9 @@ def personal_data(record: Record) -> PersonalData:
 def promised(record: Record) -> list[Mapping[str, object]]:
     """The records that the answer of an entry gave. Raises `Erased`."""
     return [one["applicant"] for one in json.loads(personal_data(record).answer)["counterfactuals"]]
+
+
+def offered(record: Record) -> Mapping[str, object] | None:
+    """The record with the terms that the answer of an entry offers; None for none. Raises `Erased`."""
+    offer = json.loads(personal_data(record).answer).get("offer")
+    return offer and offer["applicant"]

@@ -23,7 +23,7 @@ from app.jobs.jobs import Jobs
 from app.jobs.kinds import AUDIT
 from app.keys.keys import asking, may_read_scores, may_see, seen_by
 from app.ledger import audits
-from app.ledger.entries import personal_data, promised
+from app.ledger.entries import offered, personal_data, promised
 from app.ledger.ledger import Outline, Record
 from app.ledger.promises import Promises
 from app.ledger.recorder import Recorder
@@ -181,14 +181,16 @@ class GivenRecourse:
         UnknownModel, ModelUnusable, InvalidRequest : as `Models.version`
         """
         record = await self.find(recourse_id)
-        records = promised(record)
+        records, offer = promised(record), offered(record)
         model = self._models.version(str(record.entry.model), name)
-        checks = await self._models.ask(model, audits.verify, records) if records else []
+        asked = [*records, *filter(None, [offer])]
+        checks = await self._models.ask(model, audits.verify, asked) if asked else []
+        of_offer = [] if offer is None else [checks.pop()]
         valid = all(check["favourable"] for check in checks) if checks else None
         if valid is not None:
             await self._ledger.ask(lambda ledger: audits.note(ledger, plain(identity(model)), [(record, valid)]))
         if not may_read_scores():
-            checks = [{**check, **UNREAD} for check in checks]
+            checks, of_offer = ([{**check, **UNREAD} for check in some] for some in (checks, of_offer))
         return {
             "id": recourse_id,
             "model": plain(identity(model)),
@@ -196,6 +198,7 @@ class GivenRecourse:
             "expires_at": record.entry.expires_at,
             "verified_at": timestamp(datetime.now(UTC)),
             "counterfactuals": [{"rank": rank, **check} for rank, check in enumerate(checks, start=1)],
+            "offer": next(iter(of_offer), None),
         }
 
     async def start_audit(self, query: AuditQuery) -> Job:

@@ -67,11 +67,9 @@ class VerifyRequest(Strict):
     """`id@version`, active or not; by default the newest active version of the model that gave the answer."""
 
 
-class Check(Described):
-    """The model's decision about one counterfactual."""
+class Checked(Described):
+    """The model's decision about a record of an answer."""
 
-    rank: int
-    """As in the answer."""
     favourable: bool
     """Whether this version accepts the record."""
     probability: float | None
@@ -83,6 +81,13 @@ class Check(Described):
     reason: Literal["refused", "does_not_fit"] | None
     """`refused`: the model refuses the record; `does_not_fit`: the record does not fit its schema; null where it is
     favourable."""
+
+
+class Check(Checked):
+    """The model's decision about one counterfactual."""
+
+    rank: int
+    """As in the answer."""
 
 
 class VerifyAnswer(Described):
@@ -100,6 +105,9 @@ class VerifyAnswer(Described):
     """When the version was asked."""
     counterfactuals: list[Check]
     """What the version decides about each record, in the order of the answer."""
+    offer: Checked | None
+    """What it decides about the `offer` of the answer, which counts neither in `still_valid` nor in audits: it was
+    stated for then. Null where the answer has none."""
 
 
 class AuditRequest(Strict):

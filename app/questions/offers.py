@@ -47,6 +47,8 @@ class Offer(AnswerPart):
     """The first term with a direction, as a share of what was asked for; null where it is no number, or that was 0."""
     text: str
     """The offer as a sentence, with its condition."""
+    applicant: Mapping[str, RawValue]
+    """The whole record, with these terms."""
     current: Decision
     """The model's own decision on exactly this record."""
     future: FutureCertificate | None
@@ -128,6 +130,7 @@ def offer_answer(action_set: ActionSet, found: Counterfactual, scale: PointScale
         terms={feature.name: feature.value(row[j]) for j, feature in terms.items()},
         share=row[lead] / fact[lead] if of_asked else None,
         text=f"As the application is otherwise, the model accepts it now with these terms: {'; '.join(parts)}.",
+        applicant=space.record(found.row_raw),
         current=decision(found.score, found.probability, scale),
         future=found.future,
     )

@@ -106,6 +106,8 @@ async def offers(
 
     Terms are the features with `terms: true` in the manifest, which also limits what can be offered. The model itself
     accepts every offer. If it accepts none, that is an answer (`status: not_found`), not an error.
+
+    Nothing is recorded: the ledger has the best offer of `POST /recourse`, in its answer.
     """
     return await _answer(OFFERS, request, service, prefer)
 

@@ -101,6 +101,10 @@ def test_recourse_states_the_best_offer_and_keeps_it(demo_client: httpx.Client) 
     answer = demo_client.post("/recourse", json={"model": MODEL, "applicant": REGULAR}).json()
     assert answer["offer"] == post(demo_client).json()["offers"][0]
     assert demo_client.get(f"/recourse/{answer['id']}").json()["offer"] == answer["offer"]
+    assert answer["offer"]["applicant"] == {**REGULAR, **answer["offer"]["terms"]}
+    checked = demo_client.post(f"/recourse/{answer['id']}/verify", json={}).json()["offer"]
+    assert checked["favourable"]
+    assert checked["probability"] == pytest.approx(answer["offer"]["current"]["probability"], abs=1e-5)
 
 
 def test_an_offer_keeps_the_constraints_of_the_question(demo_client: httpx.Client) -> None:
