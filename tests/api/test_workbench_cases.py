@@ -75,11 +75,11 @@ def test_a_case_is_decided_on_again(workbench: Open, demo: Running) -> None:
     page = workbench()
     find(page, "again")
     open_case(page)
-    page.click("#case summary >> text=Decide on it again")
+    page.click("#case summary >> text=Look at it again")
     page.fill("#review-by", "Sam Clerk")
     page.fill("#review-reason", "<b>overlooked</b>")
     page.select_option("#review-decision", "accepted")
-    page.click("text=Record the decision")
+    page.click("text=Record the review")
     page.get_by_text("Sam Clerk: accepted. <b>overlooked</b>").wait_for()
     (review,) = file_of(demo, recourse_id)["reviews"]
     assert (review["by"], review["decision"]) == ("Sam Clerk", "accepted")
@@ -90,6 +90,27 @@ def test_a_case_is_decided_on_again(workbench: Open, demo: Running) -> None:
     opened.value.close()
     page.click("#case >> text=Close")
     assert not page.is_visible("#case")
+
+
+@pytest.mark.slow
+def test_a_value_that_was_wrong_is_corrected_in_the_form_and_asked_about_again(workbench: Open, demo: Running) -> None:
+    recourse_id = store(demo, "wrong")
+    page = workbench(bypass_csp=True, reduced_motion="reduce")
+    find(page, "wrong")
+    open_case(page)
+    page.click("#case summary >> text=Look at it again")
+    assert text(page, "#review-corrected").startswith("Is a value wrong?")
+    page.click("#case-form a")
+    page.fill("#f-monthly_income", "6000")
+    page.click(".tabs >> text=Cases")
+    page.fill("#review-by", "Sam Clerk")
+    assert text(page, "#review-corrected").startswith("To be corrected: Net monthly income to 6,000 EUR.")
+    page.fill("#review-reason", "payslips")
+    assert violations(page) == []
+    page.click("text=Record the review")
+    page.get_by_text("Sam Clerk: corrected Net monthly income to 6,000 EUR; the model says").wait_for()
+    (review,) = file_of(demo, recourse_id)["reviews"]
+    assert (review["corrections"], review["decision"]) == ({"monthly_income": 6000}, None)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import { formatDate, formatTime } from "./format.js";
 import { storedKey } from "./key.js";
 import { CHANNELS, letterButton } from "./letter.js";
 import { problemNote } from "./problem.js";
+import { reviewsPart } from "./review.js";
 import { fullName, state } from "./state.js";
 import { bringUp } from "./views.js";
 import { wayCards } from "./ways.js";
@@ -101,63 +102,6 @@ const letterItem = ({ sent_at: at, channel, addressee, text, language }) =>
       h("pre", { lang: language ?? "", tabindex: 0 }, text),
     ),
   );
-
-/** @param {any} file @param {() => Promise<void>} again */
-const reviewsPart = ({ id, reviews }, again) =>
-  h(
-    "section",
-    {},
-    h("h3", {}, "Reviews"),
-    reviews.length === 0
-      ? h("p.hint", {}, "Nobody has looked at it again.")
-      : h("ul.plain", {}, ...reviews.map(reviewItem)),
-    reviewForm(id, again),
-  );
-
-/** @param {any} review */
-const reviewItem = ({ recorded_at: at, by, reason, decision, corrections, asked }) =>
-  h(
-    "li",
-    {},
-    `${formatTime(at)}, ${by}: `,
-    asked !== null && `${Object.keys(corrections).join(", ")} corrected, and the model says `,
-    asked !== null && (asked.favourable === null ? "nothing" : outcome(asked.favourable)),
-    asked !== null && ". ",
-    decision !== null && h(decision === "accepted" ? "b.yes" : "b.no", {}, `${decision}. `),
-    reason,
-  );
-
-/** @param {string} id @param {() => Promise<void>} again */
-function reviewForm(id, again) {
-  const by = h("input", { id: "review-by", maxlength: 200, required: true, autocomplete: "name" });
-  const reason = h("textarea", { id: "review-reason", rows: 2, maxlength: 5000, required: true });
-  const options = Object.entries({ accepted: "Accept", refused: "Refuse" });
-  const decision = h("select", { id: "review-decision" }, ...options.map(([value, text]) => h("option", { value }, text)));
-  const place = h("div", { role: "status" });
-  const form = h(
-    "form",
-    { id: "review" },
-    h("div.field", {}, h("label", { for: "review-by" }, "Who looks again"), by),
-    h("div.field", {}, h("label", { for: "review-reason" }, "Reason"), reason),
-    h("div.field", {}, h("label", { for: "review-decision" }, "Decision"), decision),
-    h("div.row", {}, h("button", {}, "Record the decision")),
-    place,
-  );
-  form.onsubmit = async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    const button = form.querySelector("button");
-    button.disabled = true;
-    try {
-      const body = { by: by.value.trim(), reason: reason.value.trim(), decision: decision.value };
-      await fetchJson(`recourse/${id}/reviews`, { body });
-      await again();
-    } catch (problem) {
-      place.replaceChildren(problemNote(problem));
-      button.disabled = false;
-    }
-  };
-  return h("details", {}, h("summary", {}, "Decide on it again"), form);
-}
 
 /** @param {Model} model */
 export const versionText = ({ version, active }) => `version ${version}${active ? "" : ", inactive"}`;
