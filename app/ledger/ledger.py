@@ -283,9 +283,23 @@ class Ledger:
 
         `AT_ONCE` at a time, and at most `most`.
         """
+        return self._newest(most, *_found(model))
+
+    def newest_given(self, model: str, *, since: str | None, until: str | None) -> Iterator[list[Record]]:
+        """Recourse of all versions of a model that was asked for in a period and is not erased; newest first."""
+        return self._newest(sys.maxsize, *_given(model, since, until))
+
+    def count_erased(self, model: str, *, since: str | None, until: str | None) -> int:
+        """Number of recourses of a period that `newest_given` lacks."""
+        query = sa.select(sa.func.count()).select_from(entries.outerjoin(personal_data))
+        with self._engine.connect() as connection:
+            where = *_given(model, since, until), personal_data.c.number.is_(None)
+            return connection.scalar(query.where(*where)) or 0
+
+    def _newest(self, most: int, *where: sa.ColumnElement[bool]) -> Iterator[list[Record]]:
         before, left = sys.maxsize, most
         while left > 0:
-            query = _HELD.where(*_found(model), personal_data.c.number < before)
+            query = _HELD.where(*where, personal_data.c.number < before)
             query = query.order_by(personal_data.c.number.desc()).limit(min(left, AT_ONCE))
             with self._engine.connect() as connection:
                 found = [_record(row) for row in connection.execute(query)]
@@ -435,6 +449,12 @@ def _text(statement: sa.Insert, dialect: sa.Dialect) -> str:
 
 def _found(model: str) -> list[sa.ColumnElement[bool]]:
     return [entries.c.model == model, entries.c.kind == Kind.GIVEN, entries.c.status == "found"]
+
+
+def _given(model: str, since: str | None, until: str | None) -> list[sa.ColumnElement[bool]]:
+    conditions = [entries.c.model == model, entries.c.kind == Kind.GIVEN]
+    conditions += [] if since is None else [entries.c.at >= since]
+    return conditions + ([] if until is None else [entries.c.at < until])
 
 
 def _conditions(which: Promises) -> list[sa.ColumnElement[bool]]:

@@ -200,9 +200,13 @@ class ReportSource(AnswerPart):
     """Which records were asked about."""
 
     kind: str
-    """`reference`, the records that the model was registered with, or `records`, those of the request."""
+    """`reference`, the records that the model was registered with, `records`, those of the request, or `ledger`."""
     records: int
     """How many there are."""
+    erased: int | None = None
+    """Of the ledger: questions of the period whose records were erased."""
+    repeated: int | None = None
+    """Of the ledger: earlier questions with the reference of a later one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +250,7 @@ def reduced(ref: ModelRef, payload: Json, texts: Sequence[str]) -> Json:
     parts, model = payload["parts"], tasks.load(ref)
     answer = ReportAnswer(
         model=identity(model.registered),
-        source=ReportSource(kind=payload["source"]["kind"], records=len(every)),
+        source=ReportSource(records=len(every), **payload["source"]),
         seed=payload["question"]["seed"],
         records=ReportRecords(
             scored=len(scored), accepted=len(scored) - len(refused), refused=len(refused),

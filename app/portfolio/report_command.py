@@ -41,7 +41,8 @@ def report(
     service = Service(settings)
     asked = validated(ReportRequest, {"seed": seed, "groups": {"by": [_by(text) for text in by or []]}})
     version = service.models.find(model, include_inactive=True)
-    payload = service.reports.payload(version, asked.question(), data is not None, asked.parts, asked.grouping())
+    source: Json = {"kind": "reference" if data is None else "records"}
+    payload = service.reports.payload(version, asked.question(), source, asked.parts, asked.grouping())
     result = figures(settings, report_job, version, payload, data)
     if output is not None:
         output.write_bytes(encoded(result) + b"\n")

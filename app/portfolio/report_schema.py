@@ -1,12 +1,13 @@
 """A report, and its answer."""
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, WithJsonSchema, model_validator
 
 from app.api.described import describe
 from app.api.json_body import validated
-from app.api.strict import FEW, NUMBER, Sent, Strict, with_fields_of
+from app.api.strict import FEW, NUMBER, Moment, Sent, Strict, with_fields_of
 from app.errors import InvalidRequest
 from app.jobs.lines import SEEDS
 from app.portfolio import report
@@ -44,6 +45,17 @@ class GroupedSource(Strict):
     left out."""
 
 
+class LedgerSource(Strict):
+    """Applicants who asked before, of all versions of the model: the newest question of each reference."""
+
+    kind: Literal["ledger"]
+    """Their records are read from the ledger; erased ones are counted."""
+    since: Moment | None = None
+    """Asked at this moment or later."""
+    until: Moment | None = None
+    """Asked before this moment."""
+
+
 class GroupsBy(Strict):
     """What people are grouped by: a feature of the model, or a column of `groups` of the records."""
 
@@ -78,7 +90,7 @@ class Groups(Strict):
 class ReportRequest(Strict):
     """Whom to report on, and what they are asked."""
 
-    source: Annotated[ReferenceSource | GroupedSource, Field(discriminator="kind")] | None = None
+    source: Annotated[ReferenceSource | GroupedSource | LedgerSource, Field(discriminator="kind")] | None = None
     """Whom to ask about; the reference records of the version when absent."""
     method: OptionalMethod
     """The method and its parameters; `robust_mpm` with its defaults when absent."""
@@ -102,6 +114,10 @@ class ReportRequest(Strict):
     def rows(self) -> list[Json] | None:
         """The records of the request as rows of a job; None for those of the reference."""
         return [_to_row(one) for one in self.source.records] if isinstance(self.source, GroupedSource) else None
+
+    def period(self) -> tuple[datetime | None, datetime | None] | None:
+        """From when until when of the ledger; None for another source."""
+        return (self.source.since, self.source.until) if isinstance(self.source, LedgerSource) else None
 
     def grouping(self) -> Json:
         """The groups as plain data."""

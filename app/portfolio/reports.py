@@ -1,14 +1,19 @@
 """Reports of the recourse of everybody whom a version refuses, as jobs; their digests are in the ledger."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
+from functools import partial
 
-from app.errors import Fault, InvalidRequest
+from app.errors import BodyTooLarge, Fault, InvalidRequest
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import REPORT
 from app.keys.keys import asking_id
 from app.ledger.chain import Kind
+from app.ledger.entries import personal_data
+from app.ledger.ledger import Ledger
 from app.ledger.recorder import Recorder
 from app.models.models import Models
 from app.portfolio.comparisons import ANSWER_S, noted, reference_rows
@@ -18,6 +23,10 @@ from app.questions.validation import all_or_faults, checks
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.registry.version import RegisteredModel
 from app.settings import Settings
+from app.store.timestamps import timestamp
+
+Period = tuple[datetime | None, datetime | None]
+"""From when until when; None for no limit."""
 
 
 class Reports:
@@ -30,25 +39,29 @@ class Reports:
         self._ledger = ledger
 
     async def start(
-        self, model: str, question: Question, rows: Sequence[Json] | None, parts: Sequence[str], groups: Json
-    ) -> Job:
-        """A job that reports on rows, or on the reference records of a version.
+        self, model: str, question: Question, rows: Sequence[Json] | None, period: Period | None,
+        parts: Sequence[str], groups: Json,
+    ) -> Job:  # fmt: skip
+        """A job that reports on rows, on who asked in a period, or on the reference records of a version.
 
         Raises
         ------
         UnknownModel, ModelUnusable, InvalidRequest : the request cannot be answered
         ModelQuarantined, DailyBudgetSpent : as `Models.admit`
-        NotReady : the job store cannot be reached
+        NotReady, LedgerUnavailable : the job store or the ledger cannot be reached
         """
         asked = self._models.find(model, include_inactive=True)
-        payload = self.payload(asked, question, rows is not None, parts, groups)
+        source: Json = {"kind": "reference" if rows is None else "records"}
+        if period is not None:
+            rows, source = await self._ledger.ask(partial(self._asked, asked.id, period))
+        payload = self.payload(asked, question, source, parts, groups)
         all_or_faults(*checks(self._models, asked, question))
         await self._models.admit(asked)
         people = reference_rows(asked) if rows is None else rows
         return await self._jobs.submit_batch(REPORT, payload, people, closed=True)
 
     def payload(
-        self, model: RegisteredModel, question: Question, records: bool, parts: Sequence[str], groups: Json
+        self, model: RegisteredModel, question: Question, source: Json, parts: Sequence[str], groups: Json
     ) -> Json:
         """What the rows of a report have in common. Raises `InvalidRequest` for a group that is none."""
         known = [feature.name for feature in model.space.schema]
@@ -56,7 +69,7 @@ class Reports:
         for i, one in enumerate(groups["by"]):
             if one.get("column") is None and one["feature"] not in known:
                 faults.append(Fault(f"/groups/by/{i}/feature", f"must be one of {', '.join(known)}"))
-            if one.get("column") is not None and not records:
+            if one.get("column") is not None and source["kind"] != "records":
                 faults.append(Fault(f"/groups/by/{i}/column", "only the records of a request have columns"))
         if faults:
             raise InvalidRequest(faults=faults)
@@ -65,7 +78,7 @@ class Reports:
         del payload["frame"]
         return {
             **payload,
-            "source": {"kind": "records" if records else "reference"},
+            "source": source,
             "parts": list(parts),
             "groups": groups,
             "deadline_s": ANSWER_S,
@@ -73,6 +86,24 @@ class Reports:
             # Answers of a report are no promises.
             "store": False,
         }
+
+    def _asked(self, model_id: str, period: Period, ledger: Ledger) -> tuple[list[Json], Json]:
+        """Rows of who asked in a period, the newest question of each reference, and what was left out."""
+        since, until = (None if moment is None else timestamp(moment) for moment in period)
+        most, rows, seen, repeated = self._settings.max_batch_rows, list[Json](), set[str](), 0
+        for records in ledger.newest_given(model_id, since=since, until=until):
+            for record in records:
+                data = personal_data(record)
+                if data.reference in seen:
+                    repeated += 1
+                    continue
+                if data.reference is not None:
+                    seen.add(data.reference)
+                rows.append({"applicant": json.loads(data.request)["applicant"], "reference": data.reference})
+            if len(rows) > most:
+                raise BodyTooLarge(f"A report must not have more than {most:,} records; more asked in this period.")
+        erased = ledger.count_erased(model_id, since=since, until=until)
+        return rows, {"kind": "ledger", "erased": erased, "repeated": repeated}
 
     async def note(self, job_id: str, result: Json) -> None:
         """Note the digest of a result in the ledger, once. Raises `LedgerUnavailable`."""

@@ -203,6 +203,8 @@ def test_a_server_reports_as_the_child_does(start: Start, loans: Path, applicant
     engine.dispose()
     assert (digest, kind, version) == (hashlib.sha256(content).hexdigest(), "reported", "2")
 
+    assert result["source"] == {"kind": "records", "records": 160, "erased": None, "repeated": None}
+
     wrong = {"groups": {"by": [{"feature": "wealth"}]}}
     found = problem(server.client.post("/models/loan/reports", json=wrong), 422, "invalid-request")
     assert found["errors"][0]["pointer"] == "/groups/by/0/feature"
@@ -212,3 +214,31 @@ def test_a_server_reports_as_the_child_does(start: Start, loans: Path, applicant
     assert found["errors"][0]["pointer"] == "/groups/by/0/column"
     for one in ({}, {"feature": "age", "column": "x"}, {"feature": "age", "edges": [3, 1]}):
         problem(server.client.post("/models/loan/reports", json={"groups": {"by": [one]}}), 422, "invalid-request")
+
+
+@on_sqlite
+def test_the_newest_question_of_each_reference_in_a_period_is_reported_on(start: Start, loans: Path) -> None:
+    server = start(RECOURSE_MODELS_STORE=str(loans)).ready()
+    records = loan_records(8, seed=5)
+    for i, record in enumerate(records):
+        body = {"model": "loan", "applicant": record, "reference": f"case {i % 6}"}
+        assert server.client.post("/recourse", json=body).status_code == 200
+    found = server.client.get("/recourse", params={"model": "loan"}).json()["recourse"]
+    middle = found[2]["created_at"]
+    until(lambda: server.client.get("/jobs").status_code == 200)
+
+    def source(**period: str) -> dict[str, Any]:
+        accepted_job = server.client.post("/models/loan/reports", json={"source": {"kind": "ledger", **period}})
+        assert accepted_job.status_code == 202, accepted_job.text
+        job = server.ended(accepted_job.headers["location"])
+        assert job["status"] == "succeeded", job
+        result = server.client.get(job["result"]).json()
+        assert result["records"]["unscored"] == 0
+        return dict(result["source"])
+
+    assert source() == {"kind": "ledger", "records": 6, "erased": 0, "repeated": 2}
+    assert source(since=middle) == {"kind": "ledger", "records": 3, "erased": 0, "repeated": 0}
+    assert server.client.delete(f"/recourse/{found[0]['id']}").status_code in (200, 204)
+    # The erased one was the newest of its reference: the one before takes its place.
+    assert source() == {"kind": "ledger", "records": 6, "erased": 1, "repeated": 1}
+    assert source(until=middle) == {"kind": "ledger", "records": 5, "erased": 0, "repeated": 0}
