@@ -106,6 +106,8 @@ class Settings(BaseSettings):
     """Which letter is written: `general`, `us`, `eu`, `uk`, or one of `notice_dir`."""
     notice_language: Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")] = "en"
     """Language of letters for which the request states none."""
+    notice_offer: bool = False
+    """Whether letters state the offer of an answer: other terms with which the model accepts the application."""
     notice_dir: Path | None = None
     """Directory with the lender's own letters, which replace those of the service with the same names."""
 

@@ -52,5 +52,6 @@ def notice(
         language=language,
         lender=lender_of(settings),
         draft=draft,
+        offer=settings.notice_offer,
     )
     typer.echo(templates.html(found) if form == "html" else templates.text(found), nl=False)

@@ -52,8 +52,9 @@ def notice_about(
     lender: Lender,
     addressee: tuple[str, ...] = (),
     draft: bool = False,
+    offer: bool = False,
 ) -> Notice:
-    """The letter; `reasons` are those that the answer does not state, `addressee` the lines of an address.
+    """The letter; `reasons` are those that the answer does not state, `offer` is whether it states other terms.
 
     Raises
     ------
@@ -77,4 +78,4 @@ def notice_about(
         threshold=manifest.threshold if manifest.output is Output.PROBABILITY else None,
         scale=manifest.points,
     )
-    return notice_of(facts, templates.languages[language], templates.regime, lender, addressee, missing)
+    return notice_of(facts, templates.languages[language], templates.regime, lender, addressee, missing, offer=offer)

@@ -8,7 +8,7 @@ from typing import Any
 from app.letters.language import Language
 from app.questions.answers import Frame, Json, Timestamp
 from app.recourse.actions.accepted_values import AcceptedValues
-from app.recourse.actions.sentences import about_text, change_text
+from app.recourse.actions.sentences import about_text, change_text, title_text
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import Feature, RawValue
@@ -124,6 +124,9 @@ class Notice(AnswerPart):
     """Whom the reasons compare the applicant with; null where there are none."""
     ways: tuple[NoticeWay, ...]
     """What the applicant can change, a way each."""
+    offer: tuple[str, ...]
+    """Other terms with which today's model accepts the application, a line each with what was asked for in brackets;
+    none where `RECOURSE_NOTICE_OFFER` is not set, or the answer has no offer."""
     found: bool
     """Whether there is a way."""
     several: bool
@@ -176,8 +179,10 @@ def notice_of(
     lender: Lender,
     addressee: tuple[str, ...] = (),
     missing: tuple[str, ...] = (),
+    *,
+    offer: bool = False,
 ) -> Notice:
-    """The letter's parts in a language."""
+    """The letter's parts in a language; `offer` is whether it may state other terms."""
     answer, factual = facts.answer, facts.answer["factual"]
     features = {feature.name: _in(feature, language) for feature in facts.features}
     valid_months, valid_until = _validity(answer)
@@ -214,6 +219,7 @@ def notice_of(
         reasons=_reasons(reasons["reasons"], {one.name: one for one in facts.features}, language),
         compared_with=None if not reasons["reasons"] else _compared(reasons["against"], language),
         ways=ways,
+        offer=_offer(facts, features, language) if offer else (),
         found=bool(ways),
         several=len(ways) > 1,
         together=None if together is None else ways_text(together, len(ways), language.promise),
@@ -221,6 +227,19 @@ def notice_of(
         aged=any(_ages(facts, one) for one, way in zip(answer["counterfactuals"], ways, strict=True) if not way.late),
         valid_until=language.date_text(valid_until),
     )
+
+
+def _offer(facts: Facts, features: Mapping[str, Feature], language: Language) -> tuple[str, ...]:
+    offer = facts.answer.get("offer")  # answers of earlier releases have none
+    if offer is None:
+        return ()
+    lines = []
+    for name, offered in offer["terms"].items():
+        feature = features[name]
+        new, asked = (value_text(feature, feature.parse(value), language.phrases)
+                      for value in (offered, facts.applicant[name]))  # fmt: skip
+        lines.append(f"{title_text(feature)}: {new}" + (f" ({asked})" if new != asked else ""))
+    return tuple(lines)
 
 
 def _validity(answer: Json) -> tuple[float, Timestamp]:

@@ -24,7 +24,7 @@ class Notices:
         self.templates = Templates.of(settings)
         self._given = given
         self._models = models
-        self._lender = lender_of(settings)
+        self._lender, self._offer = lender_of(settings), settings.notice_offer
 
     async def notice(
         self, recourse_id: str, language: str, *, addressee: tuple[str, ...] = (), draft: bool = False
@@ -59,6 +59,7 @@ class Notices:
             lender=self._lender,
             addressee=addressee,
             draft=draft,
+            offer=self._offer,
         )
 
     async def missing_reasons(self, model: RegisteredModel, answer: Json, request: Json) -> Json | None:

@@ -73,12 +73,14 @@ def written(language: str = "en", regime: str = "general", directory: Path | Non
     return templates.text(notice(templates, language, **changes))
 
 
-def notice(templates: Templates, language: str, reasons: Any = REASONS, **changes: Any) -> Notice:
+def notice(
+    templates: Templates, language: str, reasons: Any = REASONS, *, states_offer: bool = False, **changes: Any
+) -> Notice:
     facts = Facts(
         answer=answered(**changes), applicant=APPLICANT, reasons=reasons, features=FEATURES, title="Car loan",
         threshold=0.8,
     )  # fmt: skip
-    return notice_of(facts, templates.languages[language], templates.regime, LENDER)
+    return notice_of(facts, templates.languages[language], templates.regime, LENDER, offer=states_offer)
 
 
 def test_a_refusal_in_english() -> None:
@@ -557,3 +559,24 @@ def test_a_value_is_not_compared_with_one_that_reads_alike() -> None:
     templates = Templates.read("general", None, "en")
     (said,) = notice_of(facts, templates.languages["en"], "general", LENDER).reasons
     assert (said.text, said.value, said.usual) == ("Loan amount too high", None, None)
+
+
+@pytest.mark.parametrize(
+    ("language", "lines"),
+    [
+        ("en", "today's model also accepts it with these terms; what you asked for is in brackets where it differs. "
+               "Tell us if you want them: we then decide anew. - Loan amount: 9,000 EUR (20,800 EUR) - Guarantor: no "
+               "What"),
+        ("de", "nimmt das heutige Modell ihn auch mit diesen Bedingungen an; in Klammern steht, was Sie beantragt "
+               "haben, wo es abweicht. Sagen Sie uns, wenn Sie sie möchten: Wir entscheiden dann neu. - Kreditbetrag: "
+               "9.000 EUR (20.800 EUR) - Bürgschaft: nein Was"),
+    ],
+)  # fmt: skip
+def test_other_terms_are_stated_with_their_condition_where_the_lender_wants_that(language: str, lines: str) -> None:
+    offer = {"terms": {"amount": 9000, "guarantor": False}}
+    for regime in (one for one in ("general", "us", "eu", "uk") if language in Templates.read(one, None, "en").letters):
+        templates = Templates.read(regime, None, "en")
+        for states_offer, found in ((True, offer), (True, None), (False, offer)):
+            told = notice(templates, language, states_offer=states_offer, offer=found)
+            assert (lines in " ".join(templates.text(told).split())) is bool(states_offer and found)
+            assert len(told.offer) == (2 if states_offer and found else 0)
