@@ -40,9 +40,7 @@ def in_the_way(actions: ActionSet, reachable: Reachable) -> list[InTheWay]:
         asked = actions.timing.horizon_months is not None
         found.append(InTheWay(limit="horizon_months", feature=None, lender_set=not asked, by=None))
     for j, (feature, limits) in enumerate(zip(actions.space.features, actions.limits(), strict=True)):
-        if feature.protected or feature.derived is not None or feature.moves_with_time is not None:
-            continue
-        for name, lender_set, widened in _choices(feature, float(actions.factual_raw[j]), limits):
+        for name, lender_set, widened in _choices(feature, limits):
             if not _opens(actions, j, widened(math.inf), reachable):
                 continue
             steps = () if feature.is_group else (step * float(actions.space.spread_raw[j]) for step in STEPS)
@@ -55,20 +53,11 @@ Widened: TypeAlias = Callable[[float], tuple[Feature, list[Limit]]]
 """A feature and its limits, one of them widened by a raw difference, or given up at infinity."""
 
 
-def _choices(feature: Feature, fact: float, limits: Sequence[Limit]) -> Iterator[tuple[str, bool, Widened]]:
-    """Each limit of a feature that could give: its name, whether the lender set it, and how it is widened."""
-    if not limits:
-        if feature.is_fixed and fact not in feature.states_raw:
-            low, high = feature.range_raw
-            yield (
-                "change",
-                True,
-                lambda by: (
-                    replace(feature, advice=Advice()),
-                    [Limit(name="range", asked=False, low=max(low, fact - by), high=min(high, fact + by))],
-                ),
-            )
-        return
+def _choices(feature: Feature, limits: Sequence[Limit]) -> Iterator[tuple[str, bool, Widened]]:
+    """Each limit of a feature that could give: its name, whether the lender set it, and how it is widened.
+
+    What nobody can change, as the past, has none.
+    """
     for name, asked in dict.fromkeys((limit.name, limit.asked) for limit in limits if limit.name not in KEPT):
 
         def widened(by: float, name: str = name, asked: bool = asked) -> tuple[Feature, list[Limit]]:

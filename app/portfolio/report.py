@@ -114,7 +114,7 @@ class LimitInTheWay(AnswerPart):
     """A limit that, given up alone, opens a way."""
 
     limit: str
-    """As in `constraints`; `change` is the direction of the model, or that it never proposes a change."""
+    """As in `constraints`; `change` and `advice` are the manifest's."""
     feature: str | None
     """Null for time."""
     lender_set: bool
