@@ -91,11 +91,9 @@ def summary(result: "Json") -> str:
 
 def _limit(one: dict[str, Any]) -> str:
     whose = "the lender's" if one["lender_set"] else "the request's"
-    where = "time" if one["feature"] is None else f"{one['limit']} of {one['feature']}"
-    curve = ", ".join(f"{point['by']:g}: {point['people']:,}" for point in one["would_help"])
-    return f"Without {whose} limit on {where}, {one['blocks']:,} more have a way" + (
-        f" (by {curve})." if curve else "."
-    )
+    what = "limit of time" if one["feature"] is None else f"{one['limit']} of {one['feature']}"
+    curve = ", ".join(f"{point['people']:,} if it gives by {point['by']:.3g}" for point in one["would_help"])
+    return f"Without {whose} {what}, {one['blocks']:,} more have a way" + (f"; {curve}." if curve else ".")
 
 
 def _group(table: "Json") -> list[str]:

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from app.registry.registry import Registry
 from app.store.engine import open_engine
 from tests.api.asking import problem
 from tests.conftest import until
+from tests.forks import forks
 from tests.registry.loan import loan_records
 from tests.servers import Start, on_sqlite
 
@@ -242,3 +244,21 @@ def test_the_newest_question_of_each_reference_in_a_period_is_reported_on(start:
     # The erased one was the newest of its reference: the one before takes its place.
     assert source() == {"kind": "ledger", "records": 6, "erased": 1, "repeated": 1}
     assert source(until=middle) == {"kind": "ledger", "records": 5, "erased": 0, "repeated": 0}
+
+
+def test_the_command_says_what_the_figures_are(loans: Path, tmp_path: Path) -> None:
+    output = tmp_path / "report.json"
+    env = {"RECOURSE_MODELS_STORE": str(loans), "RECOURSE_STATE_DIR": str(tmp_path), "PATH": ""}
+    run = partial(forks().run, "app.cli", "report", "loan@2", f"--json={output}", env=env)
+    done = run("--by=age:40", "--by=housing")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(output.read_text())
+    ReportAnswer.model_validate(result)
+    records, recourse = result["records"], result["recourse"]
+    assert f"200 records: {records['refused']} refused, {records['accepted']} accepted." in done.stdout
+    assert f"{recourse['found']} of {records['refused']} refused" in done.stdout
+    assert "By age, of 8 tests:" in done.stdout
+    for wrong, sentence in (("--by=wealth", "must be one of"), ("--by=age:old", "as in age:25,35,50")):
+        done = run(wrong)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert sentence in done.stderr
