@@ -131,7 +131,8 @@ def best_offer(problem: RecourseProblem) -> tuple[Counterfactual | None, Diagnos
     actions, signs = problem.action_set, directions(problem.action_set.space, {})
     if not signs or actions.included or problem.black_box.remote is not None:
         return None, None
-    found = offers(problem, {}, most=1)
+    # Of the models that the problem names, those under stress are not asked.
+    found = offers(replace(problem, under="same"), {}, most=1)
     return next(iter(found.offers), None), found.diagnostics
 
 

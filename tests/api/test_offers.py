@@ -107,6 +107,13 @@ def test_recourse_states_the_best_offer_and_keeps_it(demo_client: httpx.Client) 
     assert checked["probability"] == pytest.approx(answer["offer"]["current"]["probability"], abs=1e-5)
 
 
+def test_recourse_asks_its_share_of_future_models_of_the_offer_too(demo_client: httpx.Client) -> None:
+    question = {"model": MODEL, "applicant": REGULAR, "store": False, "robustness": {"future_validity": 0.8}}
+    offer = demo_client.post("/recourse", json=question).json()["offer"]
+    assert offer == post(demo_client, future_validity=0.8).json()["offers"][0]
+    assert (offer["future"]["asked"], offer["future"]["under"]) == (0.8, "same")
+
+
 def test_an_offer_keeps_the_constraints_of_the_question(demo_client: httpx.Client) -> None:
     question = {"model": MODEL, "applicant": REGULAR, "store": False}
     limited = {"constraints": {"bounds": {"amount": {"min": 8000}}}}

@@ -57,8 +57,8 @@ function answerParts(answer, body, actions) {
   if (answer.status === "found")
     return [
       ...waysTitle(answer),
-      offer,
       h("div.answered", {}, reasons, h("div.ways-part", {}, ...waysParts(answer, actions.wish))),
+      offer,
     ];
   if (answer.status === "not_found") return [...notFoundParts(answer, actions), offer, reasons];
   return [h("h3", {}, "The model already says yes. Nothing needs to change."), scale(answer.factual.probability)];

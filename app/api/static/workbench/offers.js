@@ -2,9 +2,10 @@
 /** What the lender could offer: the terms with which the model accepts the applicant as they are. */
 
 import { fetchJson } from "./api.js";
+import { promise } from "./certificate.js";
 import { h, scrollingTable } from "./dom.js";
-import { formatValue, inHundred } from "./format.js";
-import { countOf, futureNoun } from "./future.js";
+import { formatValue, readable } from "./format.js";
+import { countOf, futureNoun, readyFutures } from "./future.js";
 import { problemNote } from "./problem.js";
 import { offersRequest } from "./request.js";
 import { featureNamed } from "./state.js";
@@ -26,16 +27,13 @@ export function offerPart({ offer }, body) {
   return h(
     "section.note",
     { id: "offer", "aria-labelledby": "offer-title" },
-    h("h3", { id: "offer-title" }, "Other terms would do, with nothing else changed"),
-    h("p", {}, offer.text, offer.share !== null && ` That is ${inHundred(offer.share)} of what was asked for.`),
-    offer.future && h("p.hint", {}, `${futureText(offer.future)} say yes to it too.`),
+    h("h4", { id: "offer-title" }, "Other terms would do, with nothing else changed"),
+    h("p", {}, offer.text),
+    promise(offer.future, readyFutures()?.agreement ?? null),
     h("button", { type: "button", id: "offers", onclick: show }, "Show all terms"),
     place,
   );
 }
-
-/** @param {any} future */
-const futureText = ({ probability, models, source }) => `${countOf(probability, models)} ${futureNoun(source)}`;
 
 /** @param {any} answer of `POST /recourse/offers` */
 function offersTable({ offers, detail, warnings }) {
@@ -43,7 +41,8 @@ function offersTable({ offers, detail, warnings }) {
   const names = Object.keys(offers[0].terms);
   const features = names.map((name) => /** @type {any} */ (featureNamed(name)));
   const future = offers[0].future;
-  const heads = [...features.map(({ label }) => label), ...(future ? [`${futureNoun(future.source)} that say yes`] : [])];
+  const sure = future && `${readable(futureNoun(future.source))} that say yes if applicants stay as they are`;
+  const heads = [...features.map(({ label }) => label), ...(future ? [sure] : [])];
   const rows = offers.map((/** @type {any} */ one) => [
     ...features.map((feature) => formatValue(feature, one.terms[feature.name])),
     ...(future ? [countOf(one.future.probability, one.future.models)] : []),
