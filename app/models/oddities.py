@@ -197,7 +197,7 @@ def _reasons(reference: Reference, asked: Sequence[Asked]) -> Iterator[str]:
                     f" reason"
                 )
         hint = hint_of(feature.name, feature.type.value)
-        if said and hint is not None and (hint.keys.get("protected") or "family" in hint.comment):
+        if said and hint is not None and ("reason" in hint.keys or hint.keys.get("protected")):
             line = "protected: true" if hint.keys.get("protected") else "reason: {named: false}"
             yield (
                 f"In {len(said)} of {refused} refusals {feature.name} is named as a reason, which is nobody's business "

@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -19,6 +20,9 @@ FEW_STRAYS = 0.1
 
 FEW_VALUES = 30
 """Different numbers up to which all of them are usual."""
+
+FEWEST_VALUES = 10
+"""Different whole numbers below which they show no round step."""
 
 ROUND_STEPS = (1000, 500, 250, 200, 100, 50, 25, 20, 10, 5)
 
@@ -136,10 +140,19 @@ class Column:
     def step(self) -> int:
         """The round number that all whole numbers are multiples of; 1 where there is none, or too few of them."""
         values = {abs(int(value)) for value in self.known} if self.whole else set()
-        if len(values) < 10:
+        if len(values) < FEWEST_VALUES:
             return 1
         common = reduce(math.gcd, values)
         return next((step for step in ROUND_STEPS if common % step == 0), 1) if common else 1
+
+    @property
+    def apart(self) -> int:
+        """What lies between few whole numbers above 0 at least, such as 24 for terms of 36 and 60; 0 for others."""
+        values = sorted({int(value) for value in self.known}) if self.whole else []
+        if not 1 < len(values) < FEWEST_VALUES or values[0] < 0:
+            return 0
+        common = reduce(math.gcd, (high - low for low, high in pairwise(values)))
+        return common if common > 1 else 0
 
 
 def describe(

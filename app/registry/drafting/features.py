@@ -15,6 +15,7 @@ from app.recourse.models.black_box import Input
 from app.registry.drafting.columns import Column
 from app.registry.drafting.facts import ModelFacts
 from app.registry.drafting.hints import Hint, hint_of, hint_of_levels, names_a_term, proposed, scale_of
+from app.registry.drafting.labels import words_of
 from app.registry.drafting.matching import Source, listed
 from app.registry.drafting.outcome import Outcome
 from app.registry.drafting.questions import Question
@@ -43,12 +44,6 @@ MARKS = frozenset({
 CODE = re.compile(r"[A-Za-z]?\d+")
 """A level without a meaning to people, such as 3 or A173."""
 
-UNITS = {
-    "months": "months", "month": "months", "years": "years", "year": "years", "days": "days", "hours": "hours",
-    "eur": "EUR", "usd": "USD", "gbp": "GBP", "dm": "DM", "pct": "%", "percent": "%", "percentage": "%",
-}  # fmt: skip
-"""Units that stand at the end of a name."""
-
 
 @dataclass(slots=True)
 class FeatureDraft:
@@ -67,7 +62,7 @@ class FeatureDraft:
 
 def feature_of(source: Source, column: Column, facts: ModelFacts) -> FeatureDraft:
     """The feature of a column. Raises `ModelRefused` for one that no manifest can describe."""
-    found = FeatureDraft({"name": column.name} | _words(column.name))
+    found = FeatureDraft({"name": column.name} | words_of(column.name))
     if source.levels is not None:
         _categorical(found, column, source.levels)
         if scale := _scale([level for level in source.levels if level is not None]):
@@ -88,14 +83,6 @@ def feature_of(source: Source, column: Column, facts: ModelFacts) -> FeatureDraf
     if column.constant:
         found.comments.append("the same in all records, so nothing is known about it")
     return found
-
-
-def _words(name: str) -> dict[str, str]:
-    parts = [part for part in re.split(r"[\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)) if part]
-    # In "inquiries_last_6_months" the months are a time in which something is counted.
-    unit = UNITS.get(parts[-1].lower()) if len(parts) > 1 and not parts[-2].isdecimal() else None
-    said = " ".join(parts).capitalize()
-    return ({} if said.lower() == name.lower() or not said else {"label": said}) | ({"unit": unit} if unit else {})
 
 
 def _categorical(found: FeatureDraft, column: Column, levels: tuple[str | None, ...]) -> None:
@@ -241,13 +228,15 @@ def advise(found: FeatureDraft, column: Column, answer: str | None = None) -> bo
 
 
 def ask_codes_once(features: Sequence[FeatureDraft]) -> None:
-    """Leave the question what a code means to the first feature that has it; one table has one list of codes."""
-    asked = set[object]()
-    for feature in features:
-        codes = set(feature.keys.get("special", ()))
-        if codes <= asked:
-            feature.comments = [comment.removesuffix(MEANING) for comment in feature.comments]
-        asked |= codes
+    """Leave the question what codes mean to the first feature that has some; one table has one list of codes."""
+    coded = [feature for feature in features if "special" in feature.keys]
+    codes = sorted({code for feature in coded for code in feature.keys["special"]})
+    shown = f"; what do {listed([f'{code:g}' for code in codes])} mean here and below?" if len(codes) > 1 else MEANING
+    for feature in coded:
+        ends = shown if feature is coded[0] else ""
+        feature.comments = [
+            comment.removesuffix(MEANING) + (ends if comment.endswith(MEANING) else "") for comment in feature.comments
+        ]
 
 
 CHANGES = ("none", "increase", "decrease", "any", "protected")
@@ -346,6 +335,8 @@ def _advise_number(found: FeatureDraft, column: Column, hint: Hint | None, *, as
     low, high = column.usual
     if hint is not None and hint.most is not None:
         high = max(low, min(high, hint.most))
+    if hint is not None and hint.terms and (apart := column.apart):
+        found.keys |= {"min": int(low) % apart, "step": apart}
     found.keys["advice"] = {"min": _plain(low), "max": _plain(high)}
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -37,6 +37,8 @@ class Hint:
     """Types of features that it is about; all where None."""
     most: float | None = None
     """Largest number that is proposed."""
+    terms: bool = False
+    """Whether few values are all that the lender offers."""
 
 
 ORDERED = frozenset({"integer", "continuous", "ordinal"})
@@ -53,7 +55,7 @@ _SCHOOLING = "education|school|schooling|schl|degree|qualification|edu|education
 _RISES = "change: increase, as it only rises; takes says a year for each {}: is that so? cost: 2 makes it hard"
 _PAST = "change: none, because it lies in the past"
 _BURDEN = (
-    "dti|debtinc|debt_to_income|payment_to_income|loan_to_income|(percent|share|ratio)_\\w*income|income_(ratio|share)|"
+    "dti|debtinc|debt_ratio|debt_to_income|payment_to_income|loan_to_income|(percent|share|ratio)_\\w*income|income_(ratio|share)|"
     "utili[sz]ation\\w*|\\w*util|\\w*burden|(revol\\w*|card|loan|credit|outstanding)_bal(ance)?|trades_w_\\w*balance|"
     "expenses|expenditure|spending"
 )
@@ -86,8 +88,8 @@ HINTS = (
     _hint(
         "dependents?|dependants?|children|kids|household|fam\\w*|people_liable|num_people|siblings|guardian|"
         "mother|father|parents?|parental|[mfp]_?(edu|job|status)|co_?applicants?|coborrower|joint",
-        "change: none, as a family is no matter of advice",
-        change="none",
+        "change: none, as a family is no matter of advice, nor a reason to state",
+        change="none", reason={"named": False},
     ),
     _hint(
         "zip|zipcode|zip3|postcode|postal|region|state|city|district|county|country|address|addr|urban|rural|"
@@ -173,8 +175,8 @@ HINTS = (
     ),
     _hint(
         "occupation|occp|job|profession|employer|workclass|cow|industry|sector",
-        "another job takes time: takes: {months: 12} says so, cost: 2 makes it hard; can people follow it?",
-        types=frozenset({"categorical"}), cost=2,
+        "change: none, as nobody takes up another profession to get a loan",
+        types=frozenset({"categorical"}), change="none",
     ),
     _hint("loss|losses", "change: none, as a loss is no matter of advice", change="none"),
     _hint(
@@ -210,7 +212,7 @@ HINTS = (
         types=ORDERED, change="decrease",
     ),
     _hint("guarantors?|guarantee|co_?signers?", "", types=frozenset({"binary", "categorical"})),
-    _hint("term|duration|tenor|maturity", "a shorter or longer loan; which terms are there?"),
+    replace(_hint("term|duration|tenor|maturity", "a shorter or longer loan; which terms are there?"), terms=True),
 )  # fmt: skip
 
 LEVELS = (

@@ -102,7 +102,7 @@ def hmeq() -> Public:
         "NINQ": r.poisson(1.2, n), "CLNO": r.integers(0, 50, n), "DEBTINC": np.round(r.normal(34, 8, n).clip(1), 3),
     }  # fmt: skip
     risk = {"DEBTINC": 1.0, "LOAN": 0.5, "DELINQ": 0.7, "DEROG": 0.5, "CLAGE": -0.4, "CLNO": 0.3}
-    return Public(columns, risk, "BAD", ("0", "1"), frozenset({"LOAN", "DEBTINC", "JOB"}))
+    return Public(columns, risk, "BAD", ("0", "1"), frozenset({"LOAN", "DEBTINC"}))
 
 
 def heloc() -> Public:

@@ -6,7 +6,8 @@ from app.recourse.models.black_box import Input
 from app.registry.artifact import Format
 from app.registry.drafting.columns import describe
 from app.registry.drafting.facts import ModelFacts
-from app.registry.drafting.features import advise, feature_of
+from app.registry.drafting.features import advise, ask_codes_once, feature_of
+from app.registry.drafting.labels import words_of
 from app.registry.drafting.matching import Source
 
 FACTS = ModelFacts(format=Format.SKLEARN, file="", content=b"", input=Input.RAW)
@@ -103,3 +104,59 @@ def test_codes_of_schools_have_no_order_but_years_have() -> None:
     assert (keys["change"], unknown) == ("none", True)
     assert "takes" not in keys
     assert advised("education", "8", "12", "16")[0]["change"] == "increase"
+
+
+SAID = {
+    "AMT_INCOME_TOTAL": "Amount of total income", "annual_inc": "Annual income", "loan_amnt": "Loan amount",
+    "revol_util": "Revolving utilisation", "dti": "Debt-to-income ratio", "DEBTINC": "Debt-to-income ratio",
+    "NumberOfTime30-59DaysPastDueNotWorse": "Number of time 30-59 days past due not worse",
+    "MSinceOldestTradeOpen": "Months since oldest trade open", "BILL_AMT1": "Bill amount 1", "LOAN": "Loan",
+    "NumRevolvingTradesWBalance": "Number of revolving trades with balance", "debts_eur": "Debts",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "label"), SAID.items())
+def test_labels_say_in_words_what_names_abbreviate(name: str, label: str) -> None:
+    assert words_of(name)["label"] == label
+
+
+@pytest.mark.parametrize("name", ["age", "x1", "V12", "income"])
+def test_a_name_without_other_words_has_no_label(name: str) -> None:
+    assert "label" not in words_of(name)
+
+
+@pytest.mark.parametrize("name", ["NumberOfDependents", "CNT_CHILDREN", "household_size"])
+def test_a_family_is_no_reason_that_is_stated(name: str) -> None:
+    keys, _ = advised(name, "1", "2", "3")
+    assert (keys["change"], keys["reason"]) == ("none", {"named": False})
+
+
+@pytest.mark.parametrize("name", ["JOB", "occupation", "OCCUPATION_TYPE"])
+def test_nobody_is_advised_to_take_up_another_profession(name: str) -> None:
+    assert advised(name, "Mgr", "Office", "Sales")[0]["change"] == "none"
+
+
+@pytest.mark.parametrize("name", ["DebtRatio", "debt_ratio", "DEBTINC", "dti", "revol_util"])
+def test_burdens_fall_by_half_at_most(name: str) -> None:
+    keys, _ = advised(name, "0.25", "0.5", "0.75")
+    assert (keys["change"], keys["max_change"]) == ("decrease", {"relative": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("terms", "grid"), [(("36", "60"), (12, 24)), (("24", "36", "48", "60"), (0, 12)), (("6", "7", "8"), (0, None))]
+)
+def test_terms_are_advised_that_the_records_have(terms: tuple[str, ...], grid: tuple[int, int | None]) -> None:
+    keys, _ = advised("term", *terms)
+    assert (keys["min"], keys.get("step")) == grid
+
+
+def test_codes_of_a_table_are_asked_for_once() -> None:
+    usual = [str(number) for number in range(40)]
+    first, second = (
+        feature_of(Source(column=name), describe(name, [*usual * 3, *codes * 9]), FACTS)
+        for name, codes in (("burden", ["-9"]), ("trades", ["-9", "-8"]))
+    )
+    ask_codes_once([first, second])
+    assert [comment for one in (first, second) for comment in one.comments if comment.endswith("?")] == [
+        "-9 in 9 records: special, because no other value is near; what do -9, -8 mean here and below?"
+    ]
