@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from app.ledger.ledger import Link
+from app.ledger.rows import Link
 from app.questions.answers import ModelVersion, Timestamp
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import RawValue

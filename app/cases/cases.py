@@ -26,8 +26,9 @@ from app.keys.keys import Keys, asking_id
 from app.ledger.chain import Kind, PersonalData
 from app.ledger.entries import personal_data
 from app.ledger.given import GivenRecourse
-from app.ledger.ledger import Link, NewRecord, Record
+from app.ledger.ledger import NewRecord
 from app.ledger.recorder import Recorder
+from app.ledger.rows import Link, Record
 from app.letters.letter import version_of
 from app.letters.notices import Notices
 from app.models.models import Models

@@ -17,8 +17,9 @@ from app.errors import DeadlineExceeded, InvalidRequest, LedgerUnavailable, Reco
 from app.keys.keys import Seen
 from app.ledger.chain import PersonalData
 from app.ledger.entries import personal_data
-from app.ledger.ledger import Ledger, Record
+from app.ledger.ledger import Ledger
 from app.ledger.promises import Promises
+from app.ledger.rows import Record
 from app.models import tasks
 from app.pool.child import Progress
 from app.questions import use_cases

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 from app.errors import Erased
 from app.ledger.chain import PersonalData
-from app.ledger.ledger import NewRecord, Record
+from app.ledger.ledger import NewRecord
+from app.ledger.rows import Record
 from app.questions.answers import Json, encoded
 
 

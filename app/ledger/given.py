@@ -24,9 +24,10 @@ from app.jobs.kinds import AUDIT
 from app.keys.keys import asking, may_read_scores, may_see, seen_by
 from app.ledger import audits
 from app.ledger.entries import offered, personal_data, promised
-from app.ledger.ledger import Outline, Record
+from app.ledger.ledger import Outline
 from app.ledger.promises import Promises
 from app.ledger.recorder import Recorder
+from app.ledger.rows import Record
 from app.models.models import Models
 from app.questions.answers import UNREAD, Json, encoded, identity, plain
 from app.store.timestamps import timestamp

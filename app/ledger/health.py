@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from app.errors import LedgerUnavailable, StateUnusable
 from app.ledger.chain import FIRST
-from app.ledger.ledger import is_entry
+from app.ledger.rows import is_entry
 from app.store.engine import writing
 from app.store.migrate import VERSIONS
 from app.store.tables import entries

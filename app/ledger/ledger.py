@@ -18,7 +18,8 @@ from sqlalchemy.engine.interfaces import DBAPICursor
 from app.errors import Erased, UnknownRecourse
 from app.ledger.chain import FIRST, Entry, Kind, PersonalData
 from app.ledger.promises import Promises
-from app.ledger.proof import Broken, Proof
+from app.ledger.proof import Proof, holds, links, prove
+from app.ledger.rows import AT_ONCE, HELD, HELD_FROM, RECORDS, Link, Record, entry_of, record_of
 from app.ledger.search import Search, outlines
 from app.store.engine import bare, overwrite_log, writing, writing_bare
 from app.store.tables import checks, entries, idempotent_answers, personal_data
@@ -26,33 +27,7 @@ from app.store.timestamps import timestamp
 
 FILE = "ledger.sqlite"
 
-AT_ONCE = 500
-"""Rows per query of a long read."""
-
-_erasures = entries.alias("erasures")
-
-_DATA = [personal_data.c[name] for name in ("salt", "reference", "job", "request", "answer")]
-
 _FACTS = [name for name in Entry.__slots__ if name not in ("number", "digest")]
-
-HOLDING = (Kind.GIVEN, Kind.SENT, Kind.REVIEWED)
-"""Kinds of entries with personal data."""
-
-_RECORDS: sa.Select[Any] = sa.select(
-    *entries.c,
-    *_DATA,
-    _erasures.c.at.label("erased_at"),
-).select_from(
-    entries.outerjoin(personal_data, personal_data.c.number == entries.c.number).outerjoin(
-        _erasures,
-        (_erasures.c.id == sa.func.coalesce(entries.c.about, entries.c.id)) & (_erasures.c.kind == Kind.ERASED),
-    )
-)
-
-# Starts at the personal data: the entries without any grow in number, and none of them is read.
-_HOLDING = personal_data.join(entries, personal_data.c.number == entries.c.number)
-
-_HELD: sa.Select[Any] = sa.select(*entries.c, *_DATA, sa.null().label("erased_at")).select_from(_HOLDING)
 
 # Built once: building a statement takes as long as running it.
 _KNOWN = sa.select(entries.c.id).where(
@@ -79,30 +54,6 @@ class NewRecord:
     personal_data: PersonalData
     key: str | None = None
     """The id of the API key that asked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """One recourse in the ledger, or a letter or review about one."""
-
-    entry: Entry
-    personal_data: PersonalData | None
-    """None once erased."""
-    erased_at: str | None
-    key: str | None
-    """The id of the API key that asked; None without keys."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
-    """An entry of the chain with what it covers."""
-
-    record: Record
-    before: str
-    """Hash of the entry before."""
-    hash: str
-    holds: bool
-    """Whether it hashes to this, and has the personal data that it was written with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,16 +96,16 @@ class Ledger:
 
         Raises `Erased` where the recourse that it is about has no personal data any more.
         """
-        own = _RECORDS.where(entries.c.id == record.id, entries.c.kind == record.kind)
-        held = sa.select(entries.c.number).select_from(_HOLDING)
+        own = RECORDS.where(entries.c.id == record.id, entries.c.kind == record.kind)
+        held = sa.select(entries.c.number).select_from(HELD_FROM)
         held = held.where(entries.c.id == record.about, entries.c.kind == Kind.GIVEN)
         with writing(self._engine) as connection:
+            if (number := connection.scalar(held)) is None:
+                raise Erased
             if connection.execute(own).first() is None:
-                if (number := connection.scalar(held)) is None:
-                    raise Erased
                 with bare(connection) as cursor:
                     _insert(cursor, self._engine.dialect, [record], number)
-            return _record(connection.execute(own).one())
+            return record_of(connection.execute(own).one())
 
     def noted(
         self, kind: Kind, job: str, at: str, *, model: str, version: str, sha256: str, digest: str
@@ -197,34 +148,36 @@ class Ledger:
             if rows := [row for row in rows if row["number"] in numbers]:
                 connection.execute(sa.insert(checks), rows)
 
-    # --- find ---
+    # --- prove ---
+
+    def prove(self) -> Proof:
+        """Verify every row that can be served."""
+        return prove(self._engine)
+
+    def holds(self, head: str) -> bool:
+        """Whether an entry has this hash; a head that was noted earlier must still be in the chain."""
+        return holds(self._engine, head)
 
     def links(self, recourse_id: str) -> list[Link]:
         """The entries of a recourse that is not erased, and of what is recorded about it, in the order of the chain."""
-        given = sa.select(entries.c.number).where(entries.c.kind == Kind.GIVEN, entries.c.id == recourse_id)
-        before = entries.alias("before")
-        hash_before = sa.select(before.c.hash).where(before.c.number == entries.c.number - 1).scalar_subquery()
-        query = _RECORDS.add_columns(hash_before.label("before")).where(personal_data.c.number.is_not(None))
-        number = given.scalar_subquery()
-        query = query.where((personal_data.c.number == number) | (personal_data.c.about == number))
-        with self._engine.connect() as connection:
-            rows = connection.execute(query.order_by(entries.c.number)).all()
-        return [_proven(row, recourse_id) for row in rows]
+        return links(self._engine, recourse_id)
+
+    # --- find ---
 
     def find(self, recourse_id: str) -> Record:
         """One recourse, also an erased one. Raises `UnknownRecourse`."""
-        query = _RECORDS.where(entries.c.kind == Kind.GIVEN, entries.c.id == recourse_id)
+        query = RECORDS.where(entries.c.kind == Kind.GIVEN, entries.c.id == recourse_id)
         with self._engine.connect() as connection:
             row = connection.execute(query).first()
         if row is None:
             raise UnknownRecourse
-        return _record(row)
+        return record_of(row)
 
     def newest(self, limit: int, **which: Any) -> list[Outline]:
         """Recourse that is not erased, newest first; `which` are the fields of a `Search`."""
         with self._engine.connect() as connection:
             found = connection.execute(outlines(limit, Search(**which)))
-            return [Outline(entry=_entry(row), reference=row.reference, kept=row.kept) for row in found]
+            return [Outline(entry=entry_of(row), reference=row.reference, kept=row.kept) for row in found]
 
     def references(
         self, ids: Sequence[str], *, key: str | None, models: Collection[str] | None
@@ -233,7 +186,7 @@ class Ledger:
         where = [entries.c.kind == Kind.GIVEN]
         where += [] if key is None else [entries.c.key == key]
         where += [] if models is None else [entries.c.model.in_(models)]
-        query = sa.select(entries.c.id, personal_data.c.reference).select_from(_HOLDING).where(*where)
+        query = sa.select(entries.c.id, personal_data.c.reference).select_from(HELD_FROM).where(*where)
         found: dict[str, str | None] = {}
         with self._engine.connect() as connection:
             for start in range(0, len(ids), AT_ONCE):
@@ -246,14 +199,14 @@ class Ledger:
 
         Those with a number greater than `after`.
         """
-        query = _HELD.where(
+        query = HELD.where(
             personal_data.c.number > after,
             entries.c.kind == Kind.GIVEN,
             entries.c.at < timestamp(given_before),
             entries.c.expires_at < timestamp(now),
         )
         with self._engine.connect() as connection:
-            return [_record(row) for row in connection.execute(query.order_by(personal_data.c.number).limit(limit))]
+            return [record_of(row) for row in connection.execute(query.order_by(personal_data.c.number).limit(limit))]
 
     def newest_at(self) -> str | None:
         """When the newest entry was made; None if there is none."""
@@ -270,9 +223,9 @@ class Ledger:
         """The promises in the order of the chain, `AT_ONCE` at a time."""
         after = 0
         while True:
-            query = _RECORDS.where(*_conditions(which), personal_data.c.number.is_not(None), entries.c.number > after)
+            query = RECORDS.where(*_conditions(which), personal_data.c.number.is_not(None), entries.c.number > after)
             with self._engine.connect() as connection:
-                found = [_record(row) for row in connection.execute(query.order_by(entries.c.number).limit(AT_ONCE))]
+                found = [record_of(row) for row in connection.execute(query.order_by(entries.c.number).limit(AT_ONCE))]
             if not found:
                 return
             yield found
@@ -299,10 +252,10 @@ class Ledger:
     def _newest(self, most: int, *where: sa.ColumnElement[bool]) -> Iterator[list[Record]]:
         before, left = sys.maxsize, most
         while left > 0:
-            query = _HELD.where(*where, personal_data.c.number < before)
+            query = HELD.where(*where, personal_data.c.number < before)
             query = query.order_by(personal_data.c.number.desc()).limit(min(left, AT_ONCE))
             with self._engine.connect() as connection:
-                found = [_record(row) for row in connection.execute(query)]
+                found = [record_of(row) for row in connection.execute(query)]
             if not found:
                 return
             yield found
@@ -311,92 +264,12 @@ class Ledger:
     def count_found(self, model: str) -> int:
         """Number of recourses that `newest_found` gives without a limit."""
         with self._engine.connect() as connection:
-            return connection.scalar(sa.select(sa.func.count()).select_from(_HOLDING).where(*_found(model))) or 0
+            return connection.scalar(sa.select(sa.func.count()).select_from(HELD_FROM).where(*_found(model))) or 0
 
     def check(self) -> None:
         """Raise `DBAPIError` if the ledger cannot be read."""
         with self._engine.connect() as connection:
             connection.execute(sa.select(entries.c.number).limit(1))
-
-    # --- prove ---
-
-    def prove(self) -> Proof:
-        """Verify every row that can be served, from the smallest number; the first entry has the number 1."""
-        number, erased, head = 0, 0, FIRST
-        unexplained: dict[str, Broken] = {}
-        broken = None
-        for row in self._walk():
-            number += 1
-            if type(row.number) is not int or row.number < 1:
-                broken = Broken(number=row.number, id=row.id, reason="has a number that no entry has: they begin at 1")
-            elif row.number != number:
-                broken = Broken(number=number, id="", reason="is missing")
-            elif not is_entry(row, head):
-                broken = Broken(number=number, id=row.id, reason="is not as it was written")
-            elif row.salt is not None and not _has_its_personal_data(row):
-                broken = Broken(number=number, id=row.id, reason="has other personal data than it was written with")
-            if broken is not None:
-                break
-            head, erased = row.hash, erased + (row.kind == Kind.ERASED)
-            if row.kind in HOLDING and row.salt is None and row.erased_at is None:
-                reason = "has lost its personal data, and no entry says that it was erased"
-                unexplained.setdefault(row.about or row.id, Broken(number=number, id=row.id, reason=reason))
-        faults = [
-            *self._orphans(),
-            *self._unerased(),
-            *self._strays(),
-            *self._unexplained(unexplained),
-            *([broken] if broken else []),
-        ]
-        return Proof(entries=number, erased=erased, head=head, broken=min(faults, key=lambda b: b.number, default=None))
-
-    def holds(self, head: str) -> bool:
-        """Whether an entry has this hash; a head that was noted earlier must still be in the chain."""
-        with self._engine.connect() as connection:
-            return connection.scalar(sa.select(entries.c.number).where(entries.c.hash == head)) is not None
-
-    def _walk(self) -> Iterator[sa.Row[Any]]:
-        after = None
-        while True:
-            query = _RECORDS if after is None else _RECORDS.where(entries.c.number > after)
-            with self._engine.connect() as connection:
-                rows = connection.execute(query.order_by(entries.c.number).limit(AT_ONCE)).all()
-            if not rows:
-                return
-            yield from rows
-            after = rows[-1].number
-
-    def _orphans(self) -> list[Broken]:
-        """Personal data that belongs to no entry, so that no erasure reaches it."""
-        entry = sa.select(entries.c.number).where(entries.c.number == personal_data.c.number)
-        query = sa.select(personal_data.c.number).where(~entry.exists()).order_by(personal_data.c.number).limit(1)
-        with self._engine.connect() as connection:
-            found = connection.scalars(query).all()
-        reason = "has personal data, but there is no such entry"
-        return [Broken(number=number, id="", reason=reason) for number in found]
-
-    def _unerased(self) -> list[Broken]:
-        query = _RECORDS.where(personal_data.c.number.is_not(None), _erasures.c.number.is_not(None))
-        with self._engine.connect() as connection:
-            rows = connection.execute(query.order_by(entries.c.number).limit(1)).all()
-        return [Broken(number=row.number, id=row.id, reason="still has data that was erased") for row in rows]
-
-    def _strays(self) -> list[Broken]:
-        """Letters and reviews whose personal data does not go with the recourse that the entry names."""
-        given = entries.alias("given")
-        named = (given.c.id == entries.c.about) & (given.c.kind == Kind.GIVEN)
-        query = sa.select(entries.c.number, entries.c.id).select_from(_HOLDING.outerjoin(given, named))
-        query = query.where(entries.c.about.is_not(None) | personal_data.c.about.is_not(None))
-        query = query.where(given.c.number.is_(None) | personal_data.c.about.is_distinct_from(given.c.number))
-        with self._engine.connect() as connection:
-            rows = connection.execute(query.order_by(entries.c.number).limit(1)).all()
-        return [Broken(number=row.number, id=row.id, reason="is not kept with what it is about") for row in rows]
-
-    def _unexplained(self, missing: dict[str, Broken]) -> list[Broken]:
-        """Those whose data is missing without an erasure; queried last, as erasures go on meanwhile."""
-        with self._engine.connect() as connection:
-            explained = set(connection.scalars(sa.select(entries.c.id).where(entries.c.kind == Kind.ERASED)))
-        return [broken for recourse_id, broken in missing.items() if recourse_id not in explained]
 
 
 def _insert(cursor: DBAPICursor, dialect: sa.Dialect, records: Sequence[NewRecord], about: int | None = None) -> None:
@@ -464,42 +337,3 @@ def _conditions(which: Promises) -> list[sa.ColumnElement[bool]]:
     if which.until is not None:
         conditions.append(entries.c.at < which.until)
     return conditions
-
-
-def _entry(row: sa.Row[Any]) -> Entry:
-    facts = {field: getattr(row, field) for field in Entry.__slots__}
-    return Entry(**facts | {"kind": Kind(row.kind)})
-
-
-# SQLite does not enforce column types: rows changed from outside can hold any type.
-
-
-def is_entry(row: sa.Row[Any], before: str) -> bool:
-    """Whether the row hashes to its own hash, given the hash before it."""
-    try:
-        return _entry(row).hash(before) == row.hash
-    except (TypeError, ValueError):
-        return False
-
-
-def _has_its_personal_data(row: sa.Row[Any]) -> bool:
-    """Whether the personal data matches the digest in its entry."""
-    try:
-        return _personal_data(row).digest(row.salt) == row.digest
-    except TypeError:
-        return False
-
-
-def _personal_data(row: sa.Row[Any]) -> PersonalData:
-    return PersonalData(reference=row.reference, job=row.job, request=row.request, answer=row.answer)
-
-
-def _proven(row: sa.Row[Any], recourse_id: str) -> Link:
-    before = FIRST if row.number == 1 else row.before
-    holds = is_entry(row, before) and _has_its_personal_data(row) and recourse_id in (row.id, row.about)
-    return Link(record=_record(row), before=before, hash=row.hash, holds=holds)
-
-
-def _record(row: sa.Row[Any]) -> Record:
-    personal_data = None if row.salt is None else _personal_data(row)
-    return Record(entry=_entry(row), personal_data=personal_data, erased_at=row.erased_at, key=row.key)

@@ -21,7 +21,8 @@ from app.errors import LedgerUnavailable
 from app.idempotency.answers import IdempotentAnswers
 from app.keys.spent_rows import SpentRows
 from app.ledger.health import fault_of_tail, lack_of_space, reason, refusal, try_write
-from app.ledger.ledger import FILE, Ledger, NewRecord, Record
+from app.ledger.ledger import FILE, Ledger, NewRecord
+from app.ledger.rows import Record
 from app.ledger.sure_clock import ADVICE, SureClock
 from app.observability import log, trace
 from app.settings import Settings

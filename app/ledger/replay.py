@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from app.errors import ModelUnusable
 from app.ledger.entries import personal_data
-from app.ledger.ledger import Record
+from app.ledger.rows import Record
 from app.questions import use_cases
 from app.questions.answers import Frame, encoded
 from app.questions.question import Question

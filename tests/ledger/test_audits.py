@@ -17,10 +17,11 @@ from app.jobs.ids import new_id
 from app.ledger import audits
 from app.ledger.chain import Entry, Kind
 from app.ledger.entries import entry_of
-from app.ledger.ledger import FILE, Ledger, NewRecord, Record
+from app.ledger.ledger import FILE, Ledger, NewRecord
 from app.ledger.promises import Promises
 from app.ledger.replay import replay
 from app.ledger.route import AUDITED
+from app.ledger.rows import Record
 from app.ledger.schema import AuditAnswer, AuditList, VerifyAnswer
 from app.models import tasks
 from app.questions.answers import identity

@@ -78,7 +78,8 @@ def test_letters_are_erased_with_their_recourse(filled: Ledger) -> None:
 
 def test_a_letter_that_was_recorded_is_not_recorded_again_once_erased(filled: Ledger) -> None:
     filled.erase(["rec_0002"], "request", NOW)
-    assert filled.add(letter(1, "rec_0002")).personal_data is None
+    with pytest.raises(Erased):
+        filled.add(letter(1, "rec_0002"))
 
 
 FIRST_LETTER, FIRST_REVIEW = 4, 7
