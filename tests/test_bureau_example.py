@@ -106,6 +106,29 @@ def test_the_request_of_the_example_is_answered(lender: Running) -> None:
     assert way["takes_months"] <= REQUEST["horizon_months"]
 
 
+def test_offers_are_those_that_the_library_accepts(lender: Running, booster: Any) -> None:
+    """Every amount in each term, asked of the booster itself; the records have missing values and special codes."""
+    fresh, _ = applicants(200, 15)
+    chances = booster.predict(train.matrix(fresh))
+    refused = [one for one, chance in zip(fresh, chances, strict=True) if chance < train.THRESHOLD - 1e-3]
+    found = 0
+    for record in refused[:12]:
+        body = {"model": "bureau-loan", "applicant": record}
+        answer = httpx.post(f"{lender.url}/recourse/offers", json=body, timeout=60.0).json()
+        largest = {}
+        for term in range(6, 97, 6):
+            amounts = sorted({*range(500, record["amount"] + 1, 100), record["amount"]})
+            records = [{**record, "amount": amount, "term": term} for amount in amounts]
+            yes = booster.predict(train.matrix(records)) >= train.THRESHOLD
+            if yes.any():
+                largest[term] = max(amount for amount, one in zip(amounts, yes, strict=True) if one)
+        told = {one["terms"]["term"]: one["terms"]["amount"] for one in answer["offers"]}
+        assert told == largest
+        assert answer["complete"]
+        found += bool(largest)
+    assert 0 < found < 12
+
+
 @pytest.mark.slow
 def test_the_incomes_that_are_accepted_are_those_that_the_library_accepts(lender: Running, booster: Any) -> None:
     """Every income in the range, asked of the booster itself; and none just below it."""

@@ -1,6 +1,7 @@
 """Counter-offers against brute force: every combination of terms, asked one after another."""
 
 import itertools
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import app.recourse.offers as module
 from app.models import tasks
 from app.questions.offers import OffersQuestion
 from app.questions.use_cases import problem
-from app.recourse.actions.constraints import Bounds, Direction
+from app.recourse.actions.constraints import Bounds, Constraints, Direction
 from app.recourse.actions.rules import LinearRule
 from app.recourse.features import Advice, Better, Change, Feature, FeatureSpace, FeatureType, MaxChange
 from app.recourse.offers import NoOffer, best_offer, offers
@@ -195,6 +196,13 @@ def test_nothing_is_offered_beside_an_answer_where_no_direction_is_known() -> No
     asked, spy = ask(space, lambda X: -1.0 + X[:, 1], [5.0, 0.0], rows_raw=np.ones((9, 2)))
     assert best_offer(asked) == (None, None)
     assert not spy.asked
+
+
+def test_a_question_is_the_same_after_it_was_kept_for_a_job() -> None:
+    limits = Constraints(bounds={"amount": Bounds(min=3.0)})
+    asked = OffersQuestion(better={"term": Better.LESS}, constraints=limits, future_validity=0.8)
+    again = OffersQuestion.from_json(json.loads(json.dumps(asked.to_json())))
+    assert (again.better, again.constraints, again.future_validity) == (asked.better, limits, 0.8)
 
 
 @pytest.mark.parametrize("count", [25, pytest.param(200, marks=pytest.mark.release)])
