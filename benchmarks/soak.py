@@ -115,8 +115,10 @@ class Soak:
             self._process.wait()
             self._start()
         elif chance.random() < 0.5:
-            self.count["child killed"] += 1
             leaves, templates = descendants(self._process.pid)
+            if not leaves and not templates:  # they are being replaced
+                return
+            self.count["child killed"] += 1
             with suppress(ProcessLookupError):
                 os.kill(chance.choice([*leaves, *templates]), signal.SIGKILL)
         else:
