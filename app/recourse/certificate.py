@@ -22,7 +22,7 @@ from app.recourse.counterfactual import (
 from app.recourse.models.linear import homogeneous
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import favourable
-from app.recourse.numerics.diversity_and_proximity import diversity, proximity
+from app.recourse.numerics.linalg import diversity, proximity
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import PlanCertificate
 from app.recourse.robustness.future_validity import future_certificates, plan_future

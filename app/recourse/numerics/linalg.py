@@ -51,6 +51,16 @@ def distances(X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "k d"]) -> Float
     return np.sqrt(np.einsum("nkd,nkd->nk", between, between))
 
 
+def diversity(X: Float[np.ndarray, "n d"]) -> float:
+    """Determinant of ``1/(1 + distance)``: 0 for equal members, towards 1 for distant ones."""
+    return float(np.linalg.det(1.0 / (1.0 + distances(X, X))))
+
+
+def proximity(X: Float[np.ndarray, "n d"], x0: Float[np.ndarray, "d"]) -> float:
+    """Mean distance to the factual."""
+    return float(np.sqrt(((X - x0) ** 2).sum(axis=1)).mean())
+
+
 def project(
     X: Float[np.ndarray, "n k"],
     normal: Float[np.ndarray, "k"],

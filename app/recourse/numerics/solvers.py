@@ -1,7 +1,12 @@
 """The only caller of optimisation solvers."""
 
+import ctypes
 import math
+import os
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +15,6 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from app.errors import DeadlineExceeded, SolverFailed
-from app.recourse.numerics.standard_output import silent
 
 _OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
 
@@ -63,6 +67,39 @@ def mixed_integer_program(
     fixed = Bounds(np.where(integer, x, 0.0), np.where(integer, x, limit))
     settled = milp(cost, constraints=constraints, bounds=fixed)
     return x if settled.x is None else np.where(integer, x, settled.x)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Drop what compiled code writes to standard output meanwhile, which no option of it turns off.
+
+    Text that Python still buffers is written later. Nothing is dropped where other threads run, which may write
+    something of their own.
+    """
+    if threading.active_count() > 1:
+        yield
+        return
+    try:
+        usual = os.dup(1)
+    except OSError:  # there is no standard output
+        yield
+        return
+    _flush()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    try:
+        yield
+    finally:
+        _flush()
+        os.dup2(usual, 1)
+        os.close(usual)
+
+
+def _flush() -> None:
+    """Have C's own buffers written to where they led when they were filled."""
+    if os.name == "posix":
+        ctypes.CDLL(None).fflush(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

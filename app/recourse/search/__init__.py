@@ -10,8 +10,8 @@ of these ties, and HiGHS all of them.
 asked by      `robust_mpm`, `probe`, `robust_projection`  `wachter`, `roar`,
               plans, fallback records, verdicts           `learning_augmented`
 without ties  `knapsack`, `knapsack_amounts`              `branching`, `simplicial`, `responses`
-some ties     `tied_knapsack`, `tied_items`,              `tied_branching`, `rule_prices`, for
-              `tied_moves`                                linear rules alone
+some ties     `tied_knapsack`, `tied_items`,              `tied_branching`, for linear rules
+              `tied_moves`                                alone
 all ties      `rule_branching`                            `rule_branching`, with tangents
 ============  ==========================================  ======================================
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from app.recourse.search.rule_prices import RulePrices
+from app.recourse.search.tied_branching import RulePrices
 
 BEYOND = 100.0
 
