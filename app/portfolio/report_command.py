@@ -26,6 +26,7 @@ def report(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first record; each record adds 1.")] = 0,
     output: Annotated[Path | None, typer.Option("--json", help="File for all figures.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="File for the page, with plots and tables.")] = None,
 ) -> None:
     """Report who of the refused has recourse, at what cost, who has none, and which limits stand in the way."""
     from app.api.json_body import validated
@@ -46,6 +47,10 @@ def report(
     result = figures(settings, report_job, version, payload, data)
     if output is not None:
         output.write_bytes(encoded(result) + b"\n")
+    if html is not None:
+        from app.portfolio.report_page import page
+
+        html.write_text(page(result), encoding="utf-8")
     typer.echo(summary(result))
 
 

@@ -1,0 +1,77 @@
+"""The page of a report: its figures, escaping, plots to scale, and no script."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from app.portfolio.report_page import LABEL, WIDTH, bars, page, points
+from tests.portfolio.test_report import FIXED, reported
+from tests.registry.loan import loan_records
+
+
+@pytest.fixture(scope="module")
+def found(loans: Path) -> dict[str, Any]:
+    by = [{"feature": "age", "edges": [40]}]
+    return reported(loans, loan_records(160, seed=5), groups={"by": by, "permutations": 99}, constraints=FIXED)[1]
+
+
+def tables(text: str) -> dict[str, list[list[str]]]:
+    """The cells of each table, by its caption."""
+    root = ElementTree.fromstring("<r>" + "".join(re.findall("<table>.*?</table>", text)) + "</r>")
+    return {
+        str(table.findtext("caption")): [[cell.text or "" for cell in row] for row in table.iterfind("tbody/tr")]
+        for table in root
+    }
+
+
+def test_the_tables_have_the_figures(found: dict[str, Any]) -> None:
+    told, none = tables(page(found)), found["preclusion"]
+    proven = none["proven"]["enumerated"] + none["proven"]["optimised"]
+    assert [row[1] for row in told["Refused applicants"]] == [
+        str(found["recourse"]["found"]), str(proven), str(none["open"]),
+    ]  # fmt: skip
+    assert [row[0] for row in told["Features that answers change"]] == [one["feature"] for one in found["levers"]]
+    assert [int(row[2]) for row in told["Limits"]] == [one["blocks"] for one in found["limits"]]
+    (table,) = found["groups"]
+    assert [row[0] for row in told["Groups by age"]] == [row["group"] for row in table["rows"]]
+    costs = [one for row in table["rows"] for one in row["harder"] if one["measure"] == "cost"]
+    assert [row[6] for row in told["Groups by age"]] == [f"{one['p_at_equal_score']:.3g}" for one in costs]
+
+
+def test_it_is_one_small_file_that_fetches_and_runs_nothing(found: dict[str, Any]) -> None:
+    text = page(found)
+    assert len(text.encode()) <= 200_000
+    assert not re.search("<script|<link|<img|url\\(|http|@import| on[a-z]+=", text)
+    assert {"dark", "print"} <= set(re.findall(r"dark|print", text))
+    assert text.count("<svg") == text.count('role="img" aria-label=')
+    assert text == page(json.loads(json.dumps(found)))
+
+
+def test_names_are_text(found: dict[str, Any]) -> None:
+    levers = [{"feature": "<b>&", "used": 0.5, "only": 1}]
+    text = page({**found, "levers": levers})
+    assert "<b>" not in text
+    assert "&lt;b&gt;&amp;" in text
+
+
+def test_a_report_without_refused_people_has_a_page(found: dict[str, Any]) -> None:
+    recourse = {"found": 0, "share": None, "interval": None, "cost": None, "changes": {}, "months": None}
+    nobody = {**found, "recourse": recourse, "limits": None, "levers": [], "groups": [], "contestable": None}
+    assert "What it costs" not in page(nobody)
+
+
+def test_bars_and_points_are_to_scale() -> None:
+    root = ElementTree.fromstring(bars("t", [("a", 4.0, "4"), ("b", 1.0, "1"), ("c", 0.0, "0")]))
+    longest, quarter, none = (float(one.attrib["width"]) for one in root.iterfind("rect"))
+    assert (quarter / longest, none) == (pytest.approx(0.25, abs=1e-3), 0.0)
+    root = ElementTree.fromstring(points("t", [("a", 0.25, 0.5, 1.0, True)]))
+    middle, interval = root.findall("line")
+    (dot,) = root.iterfind("circle")
+    assert dot.attrib["cx"] == middle.attrib["x1"]
+    assert dot.attrib["class"] == "flag"
+    assert float(interval.attrib["x2"]) == WIDTH - 20
+    assert float(interval.attrib["x1"]) == LABEL + 0.25 * (WIDTH - LABEL - 20)
