@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,7 @@ class Cell:
     """What it must be."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """A CSV as text."""
 
@@ -57,10 +58,13 @@ class Table:
     delimiter: str = ","
     """What stands between its cells."""
 
-    def texts(self, name: str) -> list[str]:
+    def texts(self, name: str) -> Sequence[str]:
         """The cells of a column; its rows are as long as the header."""
-        at = self.header.index(name)
-        return [row[at] for row in self.rows]
+        return self._columns[self.header.index(name)]
+
+    @cached_property
+    def _columns(self) -> list[tuple[str, ...]]:
+        return list(zip(*self.rows, strict=True)) or [()] * len(self.header)
 
 
 def read_reference(

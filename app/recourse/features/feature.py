@@ -344,11 +344,11 @@ def parse_column(
 def _plain_numbers(feature: Feature, texts: Sequence[Any], mark: str) -> tuple[Float[np.ndarray, "n"], Sequence[int]]:
     """The numbers of a column at once, and the rows that `Feature.parse` has to look at."""
     everything = range(len(texts))
-    if not feature.is_number or mark != "." or not all(isinstance(text, str) for text in texts):
+    if not feature.is_number or mark != "." or not set(map(type, texts)) <= {str}:
         return np.zeros(len(texts)), everything
     try:
         known = {"": math.nan, **plain_numbers(set(texts) - {""})}
-        values = np.array([known[text] for text in texts])
+        values = np.fromiter(map(known.__getitem__, texts), float, len(texts))
     except ValueError:
         return np.zeros(len(texts)), everything
     low, high = feature.range_raw

@@ -129,9 +129,10 @@ class Column:
     @property
     def decimals(self) -> int:
         """Digits after the point in which a number can be stated to a person."""
-        texts = {text.lower() for text in set(self.texts)}
-        written = max((len(text.partition(".")[2]) for text in texts if "e" not in text), default=0)
-        if written <= MOST_DECIMALS and not any("e" in text for text in texts):
+        texts = {text for text in set(self.texts) if "." in text or "e" in text or "E" in text}
+        powers = {text for text in texts if "e" in text or "E" in text}
+        written = max((len(text.partition(".")[2]) for text in texts - powers), default=0)
+        if written <= MOST_DECIMALS and not powers:
             return written
         spread = float(np.std(self.known)) if self.known.size else 1.0
         return int(min(max(0, math.ceil(2 - math.log10(spread))), 9)) if spread > 0.0 else MOST_DECIMALS
@@ -166,23 +167,22 @@ def describe(
     codes : special codes that the model knows
     mark : decimal mark of the table
     """
-    as_known = {text: _known_text(text, known) for text in set(texts)}
-    exact = [as_known[text] for text in texts]
+    exact = {text: _known_text(text, known) for text in dict.fromkeys(texts)}
     if not known:
-        cells = _cells(exact, mark)
+        cells = _cells(exact.values(), mark)
         if not _strays(cells) and any(cell is not None for cell in cells.values()):
-            return _numbers(name, exact, cells, codes)
-    kept = tuple("" if text in ABSENT and text not in known else text for text in exact)
-    return Column(name=name, texts=kept, numbers=None)
+            return _numbers(name, [exact[text] for text in texts], cells, codes)
+    kept = {text: "" if one in ABSENT and one not in known else one for text, one in exact.items()}
+    return Column(name=name, texts=tuple(kept[text] for text in texts), numbers=None)
 
 
 def _numbers(name: str, texts: Sequence[str], cells: Mapping[str, Written | None], codes: Collection[float]) -> Column:
     plain = {text: "" if cell is None else cell.plain for text, cell in cells.items()}
     values = {text: float(number or "nan") for text, number in plain.items()}
-    numbers = np.array([values[text] for text in texts])
+    numbers = np.fromiter(map(values.__getitem__, texts), float, len(texts))
     found = [cell for cell in cells.values() if cell is not None]
     return Column(
-        name=name, texts=tuple(plain[text] for text in texts), numbers=numbers,
+        name=name, texts=tuple(map(plain.__getitem__, texts)), numbers=numbers,
         codes=tuple(sorted({*codes, *codes_among(numbers)})),
         percent="number" if any(cell.percent for cell in found) else "",
         currency=min((cell.currency for cell in found if cell.currency), default=""),
@@ -204,10 +204,9 @@ def mark_among(columns: Iterable[Sequence[str]]) -> DecimalMark:
     """What the columns of numbers of a table show of its decimal mark."""
     found = DecimalMark()
     for texts in columns:
-        unique = {text.strip() for text in texts} - ABSENT_NUMBERS
-        ordered = sorted(unique)
-        marked = [text for text in ordered if "," in text or "." in text]
-        some = ordered[:: 1 + len(ordered) // MANY]
+        unique = [text for text in dict.fromkeys(map(str.strip, texts)) if text not in ABSENT_NUMBERS]
+        marked = [text for text in unique if "," in text or "." in text]
+        some = unique[:: 1 + len(unique) // MANY]
         if marked and any(sum(written(text, mark) is not None for text in some) > len(some) / 2 for mark in ".,"):
             found.see(marked)
     return found
@@ -248,5 +247,7 @@ def _strays(cells: Mapping[str, Written | None]) -> set[str]:
     numbers = {text: cell for text, cell in cells.items() if cell is not None}
     odd |= {text for text, cell in numbers.items() if abs(float(cell.plain)) > LARGEST}
     percent = {text for text, cell in numbers.items() if cell.percent}
+    if not percent:
+        return odd
     plain = {text for text, cell in numbers.items() if not cell.percent and float(cell.plain) != 0.0}
     return odd | min(percent, plain, key=len)

@@ -410,8 +410,7 @@ class _Drafting:
     def _write_reference(self, known: Known) -> str | None:
         """Write the records; returns the column of true outcomes, if there is one."""
         table: dict[str, Sequence[str]] = {
-            feature.name: [_cell(feature, text) for text in known.columns[feature.name].texts]
-            for feature in known.features
+            feature.name: _cells(feature, known.columns[feature.name].texts) for feature in known.features
         }
         label, outcome, scores = None, known.outcome, known.scores
         if outcome is not None:
@@ -616,11 +615,11 @@ def _plain_id(text: str) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:64] or "model"
 
 
-def _cell(feature: FeatureDraft, text: str) -> str:
-    """A cell of the reference: 0 and 1 for a number that is a flag."""
-    if feature.keys["type"] == "binary" and "categories" not in feature.keys and text:
-        return "true" if is_one(text) else "false"
-    return text
+def _cells(feature: FeatureDraft, texts: Sequence[str]) -> Sequence[str]:
+    """The cells of the reference: true and false for a number that is a flag."""
+    if feature.keys["type"] == "binary" and "categories" not in feature.keys:
+        return [text and ("true" if is_one(text) else "false") for text in texts]
+    return texts
 
 
 def _fills_with(manifest: Mapping[str, Any], way: Mapping[str, float]) -> bool:

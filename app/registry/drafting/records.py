@@ -87,7 +87,8 @@ def _table(path: Path, reader: Any, delimiter: str) -> Records:
         )
     if all(written(name) is not None for name in names):
         raise ModelRefused(f"{path} has no header: its first line must be the names of the columns")
-    columns = {name: [row[j] for _, row in rows] for j, name in enumerate(names)}
+    cells = zip(*(row for _, row in rows), strict=True)
+    columns = {name: list(column) for name, column in zip(names, cells, strict=True)}
     return Records(columns=columns, file=path.name, lines=[line for line, _ in rows], delimiter=delimiter)
 
 
