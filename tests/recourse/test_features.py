@@ -21,6 +21,7 @@ from app.recourse.features import (
     FeatureType,
     Missing,
     fit_encoding,
+    fit_spread,
     own_faults,
     parse_column,
     schema_faults,
@@ -362,3 +363,21 @@ def test_a_column_reads_as_its_cells_do(options: dict[str, Any]) -> None:
             if isinstance(texts[i], str) and feature.is_number and texts[i]:
                 # "nan" stands for a missing value.
                 assert found[i] == feature.parse(None if texts[i] == "nan" else float(texts[i]))
+
+
+@pytest.mark.parametrize(
+    ("values", "spread", "center", "scale"),
+    [
+        # The last hundredth is cut off; where nothing else differs, the whole column says how far apart people are.
+        ([0.0] * 999 + [1000.0], None, 0.0, np.sqrt(999.0)),
+        ([0.0] * 500 + [2.0] * 500, None, 1.0, 1.0),
+        ([0.0] * 500 + [2.0] * 500, 7.0, 1.0, 7.0),
+        ([0.0] * 500 + [6.0] * 499 + [1e9], None, 3.0, 3.0),
+        ([5.0] * 10, None, 5.0, 1.0),
+        ([], None, 0.0, 1.0),
+    ],
+)
+def test_the_spread_of_a_number(values: list[float], spread: float | None, center: float, scale: float) -> None:
+    feature = Feature(name="x", type=FeatureType.CONTINUOUS, spread=spread)
+    (fitted,) = fit_spread([feature], np.array(values).reshape(-1, 1))
+    assert (fitted.center, fitted.scale) == (pytest.approx(center), pytest.approx(scale))

@@ -139,3 +139,20 @@ def test_a_quotient_is_multiplied_out_where_the_sign_is_known() -> None:
     with pytest.raises(Unbounded):
         (x / variable(Y, 0, 5)).number()
     assert (x / variable(Y, 2, 4)).number().range == (0.25, 1.5)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_reciprocal_has_the_steepest_and_the_flattest_secant_from_its_anchor(sign: float) -> None:
+    x = Variable(0)
+    ends = sorted((2.0 * sign, 4.0 * sign))
+    inverse = Enclosure((ends[0], ends[1]), 2.0 * sign, {x: (1.0, 1.0)}, 4.0).reciprocal()
+    assert inverse.range == tuple(sorted((0.25 * sign, 0.5 * sign)))
+    assert inverse.anchor == 0.5 * sign
+    assert inverse.slopes == {x: (-0.25, -0.125)}
+    assert inverse.size == 1.0  # 4, times the largest 1/g squared
+
+
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (-1.0, 0.0), (-1.0, 1.0)])
+def test_what_may_be_zero_has_no_reciprocal(ends: tuple[float, float]) -> None:
+    with pytest.raises(Unbounded):
+        Enclosure(ends, 0.5, {Variable(0): (1.0, 1.0)}, 1.0).reciprocal()
