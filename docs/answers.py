@@ -28,7 +28,7 @@ OF_ONE_ANSWER = frozenset(("id", "created_at", "expires_at", "verified_at", "dat
 def asked(client: "httpx.Client") -> dict[str, Any]:
     """The answer of the demo to an example request of each operation about an applicant, by operation id.
 
-    Of a curve, the first and the last point; of offers, the first two.
+    Of a curve, the first point; of offers, the first two; of a plan, its first record.
     """
 
     def post(path: str, examples: Any, name: str = "") -> Any:
@@ -41,16 +41,17 @@ def asked(client: "httpx.Client") -> dict[str, Any]:
     recourse = post("/recourse", RECOURSE_EXAMPLES)
     curve = post("/recourse/frontier", FRONTIER_EXAMPLES, "retraining")
     terms = post("/recourse/offers", OFFERS_EXAMPLES)
+    certified = post("/recourse/validity", VALIDITY_EXAMPLES)
+    corrected = post("/recourse/correct", CORRECT_EXAMPLES)
     return {
         "create_recourse": recourse,
-        "get_job_results": recourse,
         "get_recourse": get(f"/recourse/{recourse['id']}"),
         "get_notice": get(f"/recourse/{recourse['id']}/notice"),
         "verify_recourse": post(f"/recourse/{recourse['id']}/verify", VERIFY_EXAMPLES),
-        "create_frontier": curve | {"points": [curve["points"][0], curve["points"][-1]]},
+        "create_frontier": curve | {"points": curve["points"][:1]},
         "list_offers": terms | {"offers": terms["offers"][:2]},
-        "certify_counterfactuals": post("/recourse/validity", VALIDITY_EXAMPLES),
-        "correct_plan": post("/recourse/correct", CORRECT_EXAMPLES),
+        "certify_counterfactuals": certified | {"counterfactuals": certified["counterfactuals"][:1]},
+        "correct_plan": corrected | {"counterfactuals": corrected["counterfactuals"][:1]},
         "state_reasons": post("/reasons", REASONS_EXAMPLES),
         "predict_decisions": post(f"/models/{DEMO_MODEL}/predict", PREDICT_EXAMPLES),
         "get_model": get(f"/models/{DEMO_MODEL}"),

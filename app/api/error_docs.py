@@ -64,7 +64,7 @@ FAULTS = {
 }
 """Faults in the examples."""
 
-REQUEST_ID = "0b6c9a1e-58d6-4d1e-9a5e-6d0f3f0c7a11"
+REQUEST_ID = "example-1"
 
 
 def refusals(path: str, *classes: type[RecourseError]) -> Responses:
@@ -73,18 +73,18 @@ def refusals(path: str, *classes: type[RecourseError]) -> Responses:
     `path` is an address of the route, for the examples.
     """
     by_status: defaultdict[int, list[type[RecourseError]]] = defaultdict(list)
-    for error_class in (*classes, errors.InternalError):
+    for error_class in sorted((*classes, errors.InternalError), key=lambda one: one.code):
         by_status[MEANINGS[error_class].status].append(error_class)
     return {status: _response(path, by_status[status]) for status in sorted(by_status)}
 
 
 def _response(path: str, classes: list[type[RecourseError]]) -> dict[str, Any]:
-    lines = [f"`{error_class.code}`: {(error_class.__doc__ or '').strip()}" for error_class in classes]
     content = {
         "schema": {"$ref": "#/components/schemas/Problem"},
         "examples": {error_class.code: {"value": _example(path, error_class)} for error_class in classes},
     }
-    return {"description": "\n\n".join(lines), "content": {PROBLEM_JSON: content}}
+    codes = ", ".join(f"`{error_class.code}`" for error_class in classes)
+    return {"description": f"{codes}.", "content": {PROBLEM_JSON: content}}
 
 
 def _example(path: str, error_class: type[RecourseError]) -> dict[str, Any]:

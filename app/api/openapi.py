@@ -51,6 +51,9 @@ SERVER = {"url": "http://127.0.0.1:8000", "description": "The service as `make r
 COLUMNS = 120
 """Of `openapi.json`."""
 
+Operations = list[dict[str, Any]]
+"""Of a description, to be written to."""
+
 CORS: dict[str, Any] = {
     "allow_methods": ["GET", "POST", "DELETE"],
     "allow_headers": ["Authorization", "Content-Type", "Idempotency-Key", "Prefer", "X-Request-ID", "traceparent"],
@@ -148,57 +151,89 @@ def _description(app: FastAPI) -> dict[str, Any]:
             schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
             description["components"]["schemas"] |= {**schema.pop("$defs", {}), model.__name__: schema}
         description["components"]["securitySchemes"] = SECURITY_SCHEMES
-        _describe_streams(description)
-        _add_examples(description)
-        _share_refusals(description)
-        _leave_titles_out(description)
+        operations = [operation for item in description["paths"].values() for operation in item.values()]
+        _describe_streams(operations)
+        _add_examples(operations)
+        _shorten(description)
+        description["components"] |= {**_share_responses(operations), "parameters": _share_parameters(operations)}
         app.openapi_schema = description
     return app.openapi_schema
 
 
-def _add_examples(description: dict[str, Any]) -> None:
-    """Add the answers of the demo to its example requests; where a job may be the answer, a job."""
+def _add_examples(operations: Operations) -> None:
+    """Add the answers of the demo to its example requests."""
     answers = json.loads((files("app.api") / "answer_examples.json").read_text(encoding="utf-8"))
-    operations = (operation for item in description["paths"].values() for operation in item.values())
     for operation in operations:
-        examples = {"200": answers.get(operation["operationId"]), "202": answers["create_batch"]}
-        for status in examples.keys() & operation["responses"].keys():
-            content = operation["responses"][status].get("content", {})
-            if "application/json" in content:
-                content["application/json"]["example"] = examples[status]
+        content = operation["responses"].get("200", {}).get("content", {})
+        if "application/json" in content:
+            content["application/json"]["example"] = answers[operation["operationId"]]
+        if "202" in operation["responses"]:
+            operation["responses"]["202"]["content"]["application/json"]["example"] = answers["create_batch"]
 
 
-def _share_refusals(description: dict[str, Any]) -> None:
-    """Write each refusal once, among the components: operations that refuse alike refer to the same one."""
+def _share_responses(operations: Operations) -> dict[str, Any]:
+    """Write each refusal, and the job in place of an answer, once: operations that answer alike refer to the same."""
     responses: dict[str, Any] = {}
     examples: dict[str, Any] = {}
-    for operation in (operation for item in description["paths"].values() for operation in item.values()):
+    for operation in operations:
         for status, response in operation["responses"].items():
-            if (content := response.get("content", {}).get(errors.PROBLEM_JSON)) is None:
-                continue
-            codes = sorted(content["examples"])
-            examples |= {code: content["examples"][code] for code in codes if code not in examples}
-            content["examples"] = {code: {"$ref": f"#/components/examples/{code}"} for code in codes}
-            name = "_".join([status, *codes])
-            responses[name] = response
-            operation["responses"][status] = {"$ref": f"#/components/responses/{name}"}
-    description["components"] |= {"responses": responses, "examples": examples}
+            problems = response.get("content", {}).get(errors.PROBLEM_JSON)
+            if problems is not None:
+                examples |= problems["examples"]
+                problems["examples"] = {
+                    code: {"$ref": f"#/components/examples/{code}"} for code in problems["examples"]
+                }
+            if problems is not None or status == "202":
+                operation["responses"][status] = {
+                    "$ref": f"#/components/responses/{_shared(responses, status, response)}"
+                }
+    return {"responses": responses, "examples": examples}
 
 
-def _leave_titles_out(part: Any) -> None:
-    """Leave out titles of properties and parameters, which the framework makes of their names."""
+def _shared(shared: dict[str, Any], name: str, part: dict[str, Any]) -> str:
+    """The name of a part among those that are shared; the second of a name has a 2 after it."""
+    alike = [one for one in shared if one.partition(".")[0] == name]
+    for one in alike:
+        if shared[one] == part:
+            return one
+    new = f"{name}.{len(alike) + 1}" if alike else name
+    shared[new] = part
+    return new
+
+
+def _share_parameters(operations: Operations) -> dict[str, Any]:
+    """Write each parameter that several operations have once."""
+    given = [parameter for operation in operations for parameter in operation.get("parameters", [])]
+    for parameter in given:
+        parameter["schema"].pop("description", None)  # the framework repeats it there
+    several = [parameter for parameter in given if given.count(parameter) > 1]
+    shared: dict[str, Any] = {}
+    for operation in operations:
+        if "parameters" in operation:
+            operation["parameters"] = [
+                {"$ref": f"#/components/parameters/{_shared(shared, one['name'], one)}"} if one in several else one
+                for one in operation["parameters"]
+            ]
+    return shared
+
+
+def _shorten(part: Any) -> None:
+    """Leave out titles, which the framework makes of names; a plain type that may be null is a list of two types."""
     if isinstance(part, dict):
-        titled = [*part.get("properties", {}).values(), part.get("schema"), part.get("items")]
-        for schema in titled:
+        named = (*part.get("properties", {}).values(), *part.get("schemas", {}).values())
+        for schema in (*named, part.get("schema"), part.get("items")):
             if isinstance(schema, dict) and isinstance(schema.get("title"), str):
                 del schema["title"]
+        match part:
+            case {"anyOf": [{"type": str(kind), **limits}, {"type": "null"}]} if not limits.keys() & {"enum", "const"}:
+                del part["anyOf"]
+                part |= {**limits, "type": [kind, "null"]}
     for one in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        _leave_titles_out(one)
+        _shorten(one)
 
 
-def _describe_streams(description: dict[str, Any]) -> None:
+def _describe_streams(operations: Operations) -> None:
     """Leave out `itemSchema`, which the framework writes for event streams and OpenAPI has from 3.2 on."""
-    operations = (operation for item in description["paths"].values() for operation in item.values())
     for response in (response for operation in operations for response in operation["responses"].values()):
         for content in response.get("content", {}).values():
             content.pop("itemSchema", None)

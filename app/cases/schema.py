@@ -12,7 +12,7 @@ from app.cases.case import Channel, Outcome
 from app.cases.cases import Reviewing, Sending
 from app.errors import Fault, InvalidRequest
 from app.ledger.schema import ModelChoice
-from app.models.schema import Record
+from app.models.schema import Values
 from app.questions.schema import printable
 
 MOST_LINES = 8
@@ -34,7 +34,7 @@ Lines = Annotated[tuple[Line, ...], Field(max_length=MOST_LINES), FEW]
 Letter = Annotated[str, StringConstraints(min_length=1, max_length=MOST_TEXT), AfterValidator(readable)]
 Person = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(printable)]
 Why = Annotated[str, StringConstraints(min_length=1, max_length=5000), AfterValidator(readable)]
-Corrections = Annotated[Record, Field(max_length=MOST_ENTRIES, description="Corrected values by feature."), FEW]
+Corrections = Annotated[Values, Field(max_length=MOST_ENTRIES, description="Corrected values by feature."), FEW]
 
 
 class NoticeRequest(Strict):

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema
+from typing_extensions import TypeAliasType
 
 from app.api.described import Described, describe
 from app.api.strict import FEW, MOST_ENTRIES, Strict
@@ -13,13 +14,19 @@ from app.recourse.models.committee import Drawn, Likeness
 
 VALUE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "boolean"}, {"type": "null"}]}
 
-Record = Annotated[
-    dict[str, Annotated[Any, WithJsonSchema(VALUE_SCHEMA)]],
-    Field(
-        description="A value for every feature of the model, as GET /models/{id}/schema describes them: `null` where a "
-        "value is missing; derived features may be left out."
-    ),
-]
+Values = dict[str, Annotated[Any, WithJsonSchema(VALUE_SCHEMA)]]
+"""Values by feature."""
+
+Record = TypeAliasType(
+    "Record",
+    Annotated[
+        Values,
+        Field(
+            description="A value for every feature of the model, as GET /models/{id}/schema describes them: `null` "
+            "where a value is missing; derived features may be left out."
+        ),
+    ],
+)
 """An applicant's record as a client sends it; the feature schema of the model decides what it may hold."""
 
 ModelVersion: Any = describe(answers.ModelVersion)

@@ -3,7 +3,9 @@
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import Field, StrictBool, WithJsonSchema
+from pydantic import Field, GetJsonSchemaHandler, StrictBool
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from app.api.json_body import read_json, validated
 from app.api.problem import Problem
@@ -24,8 +26,14 @@ class BatchRow(Strict):
     """Your own name for this case; returned in its line."""
 
 
-# Rows are validated one by one, because a bad one must not fail the others.
-AnyRow = Annotated[Any, WithJsonSchema(BatchRow.model_json_schema())]
+class _AsRow:
+    """Describes rows, which are validated one by one, because a bad one must not fail the others."""
+
+    def __get_pydantic_json_schema__(self, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(BatchRow.__pydantic_core_schema__)
+
+
+AnyRow = Annotated[Any, _AsRow()]
 
 
 class BatchCommon(RecourseQuestion, SeveralWays):

@@ -6,6 +6,7 @@ from operator import or_
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
+from typing_extensions import TypeAliasType
 
 from app.api.described import Described
 from app.api.strict import Strict, derive
@@ -24,7 +25,7 @@ def one_of(choices: Iterable[type[Strict]]) -> Any:
     return Annotated[either, Field(discriminator="name")] if get_args(either) else either
 
 
-MethodChoice: Any = one_of(CHOICES.values())
+MethodChoice: Any = TypeAliasType("MethodChoice", one_of(CHOICES.values()))
 
 
 class MethodDescription(Described):

@@ -198,5 +198,5 @@ def test_requests_without_the_header_do_not_ask_the_database(client: httpx.Clien
 @pytest.mark.parametrize("path", [path for method, path in OPERATIONS if method == "post"])
 def test_every_post_takes_it(client: httpx.Client, path: str) -> None:
     operation = client.get("/openapi.json").json()["paths"][path]["post"]
-    assert "Idempotency-Key" in [parameter["name"] for parameter in operation["parameters"]]
+    assert {"$ref": "#/components/parameters/Idempotency-Key"} in operation["parameters"]
     assert {"409", "422"} <= set(operation["responses"])

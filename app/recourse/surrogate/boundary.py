@@ -63,9 +63,8 @@ class SamplerParams(InputPart):
     samples: Annotated[int, Interval(ge=40, le=20000)] = 1000
     """Points drawn around the boundary."""
     radius_fraction: Annotated[float, Interval(gt=0, le=5)] | None = None
-    """Sampling radius as a share of the largest distance between reference records. When absent, for a model with a
-    gradient, by dimension: 0.2 up to 8 encoded columns, rising to 0.5 at 40; for one without, half the median distance
-    of a reference record to its nearest neighbour, and at least 0.1 of the median distance between two records."""
+    """Sampling radius as a share of the largest distance between reference records. When absent, 0.2 to 0.5 by
+    dimension for a model with a gradient; else by the distances of neighbours."""
 
     def radius(self, reference: Reference, *, smooth: bool = True) -> float:
         """Sampling radius, encoded units.
