@@ -151,7 +151,9 @@ def test_a_line_in_the_table_is_all_that_a_method_needs() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     assert "toy" in found["described"]
-    assert '"toy"' in json.dumps(found["schemas"]["RecourseRequest"])
+    choice = {"$ref": "#/components/schemas/MethodChoice"}
+    assert choice in found["schemas"]["RecourseRequest"]["properties"]["method"]["anyOf"]
+    assert "toy" in found["schemas"]["MethodChoice"]["discriminator"]["mapping"]
 
 
 def test_no_other_file_names_the_question_of_a_use_case() -> None:
