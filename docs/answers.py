@@ -28,7 +28,7 @@ OF_ONE_ANSWER = frozenset(("id", "created_at", "expires_at", "verified_at", "dat
 def asked(client: "httpx.Client") -> dict[str, Any]:
     """The answer of the demo to an example request of each operation about an applicant, by operation id.
 
-    Of a curve, the first point; of offers, the first two; of a plan, its first record.
+    Of a curve, offers, reasons, stresses and the records of a plan, the first one.
     """
 
     def post(path: str, examples: Any, name: str = "") -> Any:
@@ -42,6 +42,8 @@ def asked(client: "httpx.Client") -> dict[str, Any]:
     curve = post("/recourse/frontier", FRONTIER_EXAMPLES, "retraining")
     terms = post("/recourse/offers", OFFERS_EXAMPLES)
     certified = post("/recourse/validity", VALIDITY_EXAMPLES)
+    model = get(f"/models/{DEMO_MODEL}")
+    reasons = post("/reasons", REASONS_EXAMPLES)
     corrected = post("/recourse/correct", CORRECT_EXAMPLES)
     return {
         "create_recourse": recourse,
@@ -49,12 +51,12 @@ def asked(client: "httpx.Client") -> dict[str, Any]:
         "get_notice": get(f"/recourse/{recourse['id']}/notice"),
         "verify_recourse": post(f"/recourse/{recourse['id']}/verify", VERIFY_EXAMPLES),
         "create_frontier": curve | {"points": curve["points"][:1]},
-        "list_offers": terms | {"offers": terms["offers"][:2]},
+        "list_offers": terms | {"offers": terms["offers"][:1]},
         "certify_counterfactuals": certified | {"counterfactuals": certified["counterfactuals"][:1]},
         "correct_plan": corrected | {"counterfactuals": corrected["counterfactuals"][:1]},
-        "state_reasons": post("/reasons", REASONS_EXAMPLES),
+        "state_reasons": reasons | {"reasons": reasons["reasons"][:1]},
         "predict_decisions": post(f"/models/{DEMO_MODEL}/predict", PREDICT_EXAMPLES),
-        "get_model": get(f"/models/{DEMO_MODEL}"),
+        "get_model": model | {"futures": model["futures"] | {"stress": model["futures"]["stress"][:1]}},
     }
 
 

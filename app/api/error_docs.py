@@ -1,6 +1,7 @@
 """What the OpenAPI description says about answers that are errors."""
 
 from collections import defaultdict
+from http import HTTPStatus
 from typing import Any
 
 from app import errors
@@ -73,18 +74,17 @@ def refusals(path: str, *classes: type[RecourseError]) -> Responses:
     `path` is an address of the route, for the examples.
     """
     by_status: defaultdict[int, list[type[RecourseError]]] = defaultdict(list)
-    for error_class in sorted((*classes, errors.InternalError), key=lambda one: one.code):
+    for error_class in (*classes, errors.InternalError):
         by_status[MEANINGS[error_class].status].append(error_class)
-    return {status: _response(path, by_status[status]) for status in sorted(by_status)}
+    return {status: _response(path, status, by_status[status]) for status in sorted(by_status)}
 
 
-def _response(path: str, classes: list[type[RecourseError]]) -> dict[str, Any]:
+def _response(path: str, status: int, classes: list[type[RecourseError]]) -> dict[str, Any]:
     content = {
         "schema": {"$ref": "#/components/schemas/Problem"},
         "examples": {error_class.code: {"value": _example(path, error_class)} for error_class in classes},
     }
-    codes = ", ".join(f"`{error_class.code}`" for error_class in classes)
-    return {"description": f"{codes}.", "content": {PROBLEM_JSON: content}}
+    return {"description": f"{HTTPStatus(status).phrase}.", "content": {PROBLEM_JSON: content}}
 
 
 def _example(path: str, error_class: type[RecourseError]) -> dict[str, Any]:

@@ -164,7 +164,10 @@ def _add_examples(operations: Operations) -> None:
     """Add the answers of the demo to its example requests."""
     answers = json.loads((files("app.api") / "answer_examples.json").read_text(encoding="utf-8"))
     for operation in operations:
-        content = operation["responses"].get("200", {}).get("content", {})
+        answer = operation["responses"].get("200", {})
+        content = answer.get("content", {})
+        if answer.get("description") == "Successful Response":
+            answer["description"] = "OK."
         if "application/json" in content:
             content["application/json"]["example"] = answers[operation["operationId"]]
         if "202" in operation["responses"]:
@@ -172,21 +175,31 @@ def _add_examples(operations: Operations) -> None:
 
 
 def _share_responses(operations: Operations) -> dict[str, Any]:
-    """Write each refusal, and the job in place of an answer, once: operations that answer alike refer to the same."""
+    """Write the refusals of each status, and the job in place of an answer, once; return what is referred to.
+
+    An operation with some of the refusals of a status alone lists their codes in `x-problems`.
+    """
     responses: dict[str, Any] = {}
     examples: dict[str, Any] = {}
+    given: list[tuple[dict[str, Any], str, dict[str, Any]]] = []
     for operation in operations:
         for status, response in operation["responses"].items():
-            problems = response.get("content", {}).get(errors.PROBLEM_JSON)
-            if problems is not None:
-                examples |= problems["examples"]
-                problems["examples"] = {
-                    code: {"$ref": f"#/components/examples/{code}"} for code in problems["examples"]
-                }
-            if problems is not None or status == "202":
-                operation["responses"][status] = {
-                    "$ref": f"#/components/responses/{_shared(responses, status, response)}"
-                }
+            name = status
+            if (problems := response.get("content", {}).get(errors.PROBLEM_JSON)) is not None:
+                own = problems["examples"]
+                given.append((operation, status, own))
+                examples |= own
+                shared = responses.setdefault(status, response)["content"][errors.PROBLEM_JSON]
+                references = {code: {"$ref": f"#/components/examples/{code}"} for code in own}
+                shared["examples"] = references if shared is problems else shared["examples"] | references
+            elif status == "202":
+                name = _shared(responses, status, response)
+            else:
+                continue
+            operation["responses"][status] = {"$ref": f"#/components/responses/{name}"}
+    for operation, status, own in given:
+        if own.keys() < responses[status]["content"][errors.PROBLEM_JSON]["examples"].keys():
+            operation["x-problems"] = sorted({*operation.get("x-problems", ()), *own})
     return {"responses": responses, "examples": examples}
 
 

@@ -94,13 +94,12 @@ async def batch(
     """Always a job: it survives the connection and restarts of the server, and can be cancelled.
 
     As `application/x-ndjson` the first line is what the applicants have in common, each further line (at most 1 MB) one
-    applicant. As `application/json` a batch has at most 5 MB. As `text/csv` it is a table with a column for each
-    feature, and one with the heading `reference` where applicants have names; the query says what they have in common.
+    applicant. `application/json` has at most 5 MB. `text/csv` has a column for each feature, and `reference` for names;
+    the query says what the applicants have in common.
 
-    `GET /jobs/{id}/results` returns one line for each applicant: the answer of `POST /recourse` with the seed
-    `seed + i`, apart from its `id` and times, or a problem document with its `reference`. A bad row never fails the
-    others; pointers of its faults begin at the row. Applicants share model calls where that cannot change an answer.
-    `deadline_ms` applies to each applicant.
+    `GET /jobs/{id}/results` returns a line for each applicant: the answer of `POST /recourse` with the seed `seed + i`,
+    apart from `id` and times, or a problem document. A bad row never fails the others; pointers of its faults begin at
+    the row. `deadline_ms` applies to each applicant.
     """
     kind = media_type(request.headers)
     if kind not in (JSON, NDJSON, CSV):

@@ -10,7 +10,7 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from app.api.errors import PROBLEM_JSON
+from app.api.errors import MEANINGS, PROBLEM_JSON
 from app.api.examples import (
     APPLICANT,
     AUDIT_EXAMPLES,
@@ -23,6 +23,7 @@ from app.api.examples import (
 )
 from app.api.media_type import JSON, NDJSON
 from app.api.openapi import render
+from app.errors import ERRORS
 from app.questions.correction_schema import CORRECT_EXAMPLES
 from app.questions.frontier_schema import FRONTIER_EXAMPLES
 from docs import answers
@@ -169,9 +170,20 @@ def test_every_operation_declares_its_errors_as_problems(description: Any) -> No
             for status, response in operation["responses"].items():
                 if status not in ("200", "202", "204", "304"):
                     shared = resolved(description, response)
+                    codes = set(shared["content"][PROBLEM_JSON]["examples"])
+                    assert codes
+                    assert {MEANINGS[ERRORS[code]].status for code in codes} == {int(status)}
                     assert list(shared["content"]) == [PROBLEM_JSON]
                     assert shared["description"]
     assert "HTTPValidationError" not in description["components"]["schemas"]
+
+
+def test_an_operation_names_its_own_refusals(description: Any) -> None:
+    paths = description["paths"]
+    assert paths["/jobs/{id}"]["get"]["x-problems"] == [
+        "internal-error", "invalid-request", "not-ready", "too-many-requests", "unknown-job",
+    ]  # fmt: skip
+    assert {"daily-budget-spent", "lane-crashed", "constraint-clash"} < set(paths["/recourse"]["post"]["x-problems"])
 
 
 def test_it_is_short_enough_to_be_read_at_once() -> None:

@@ -63,8 +63,8 @@ class SamplerParams(InputPart):
     samples: Annotated[int, Interval(ge=40, le=20000)] = 1000
     """Points drawn around the boundary."""
     radius_fraction: Annotated[float, Interval(gt=0, le=5)] | None = None
-    """Sampling radius as a share of the largest distance between reference records. When absent, 0.2 to 0.5 by
-    dimension for a model with a gradient; else by the distances of neighbours."""
+    """Sampling radius as a share of the largest distance between reference records; by dimension when absent, of a
+    model without a gradient by neighbours."""
 
     def radius(self, reference: Reference, *, smooth: bool = True) -> float:
         """Sampling radius, encoded units.

@@ -44,9 +44,9 @@ class SurrogateParams(SamplerParams):
     """Choice of the linear model that approximates the black box."""
 
     surrogate: SurrogateKind = "mpm"
-    """Linear model that approximates a black box that is not linear. `mpm`: the minimax machine of the boundary sample;
-    `ridge`: least squares there (LIMELS); `svm`: widest margin there; `lime`: weighted least squares on points like the
-    reference records; `clime`: on points around the applicant. The last two need one more model call."""
+    """Linear model of a black box that is not linear, of the boundary sample: minimax machine (`mpm`), least squares
+    (`ridge`), widest margin (`svm`); or weighted least squares on points like the reference records (`lime`) or around
+    the applicant (`clime`), which need one more model call."""
 
 
 def direction(
