@@ -177,7 +177,7 @@ def _add_examples(operations: Operations) -> None:
 def _share_responses(operations: Operations) -> dict[str, Any]:
     """Write the refusals of each status, and the job in place of an answer, once; return what is referred to.
 
-    An operation with some of the refusals of a status alone lists their codes in `x-problems`.
+    Codes that not every operation with the status has are listed in `x-problems` of those that have them.
     """
     responses: dict[str, Any] = {}
     examples: dict[str, Any] = {}
@@ -198,8 +198,9 @@ def _share_responses(operations: Operations) -> dict[str, Any]:
                 continue
             operation["responses"][status] = {"$ref": f"#/components/responses/{name}"}
     for operation, status, own in given:
-        if own.keys() < responses[status]["content"][errors.PROBLEM_JSON]["examples"].keys():
-            operation["x-problems"] = sorted({*operation.get("x-problems", ()), *own})
+        common = set.intersection(*(set(others) for _, other, others in given if other == status))
+        if some := set(own) - common:
+            operation["x-problems"] = sorted({*operation.get("x-problems", ()), *some})
     return {"responses": responses, "examples": examples}
 
 

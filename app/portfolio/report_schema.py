@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, WithJsonSchema, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from app.api.described import describe
 from app.api.json_body import validated
@@ -13,7 +13,7 @@ from app.jobs.lines import SEEDS
 from app.portfolio import report
 from app.portfolio.schema import ReferenceSource
 from app.questions.answers import Json
-from app.questions.batch_schema import BatchRow, refused_row
+from app.questions.batch_schema import AsRow, BatchRow, refused_row
 from app.questions.question import Question
 from app.questions.schema import OptionalCost, OptionalMethod, by_method
 from app.recourse.actions.constraints import Constraints
@@ -32,7 +32,7 @@ class GroupedRow(BatchRow):
     """Groups that the model never sees, such as `{"sex": "female"}`."""
 
 
-AnyGroupedRow = Annotated[Any, WithJsonSchema(GroupedRow.model_json_schema())]
+AnyGroupedRow = Annotated[Any, AsRow(GroupedRow)]
 
 
 class GroupedSource(Strict):

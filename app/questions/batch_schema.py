@@ -1,6 +1,6 @@
 """Many applicants at once."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import Field, GetJsonSchemaHandler, StrictBool
@@ -26,14 +26,17 @@ class BatchRow(Strict):
     """Your own name for this case; returned in its line."""
 
 
-class _AsRow:
+@dataclass(frozen=True)
+class AsRow:
     """Describes rows, which are validated one by one, because a bad one must not fail the others."""
 
+    row: type[Strict]
+
     def __get_pydantic_json_schema__(self, _: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return handler(BatchRow.__pydantic_core_schema__)
+        return handler(self.row.__pydantic_core_schema__)
 
 
-AnyRow = Annotated[Any, _AsRow()]
+AnyRow = Annotated[Any, AsRow(BatchRow)]
 
 
 class BatchCommon(RecourseQuestion, SeveralWays):

@@ -180,9 +180,8 @@ def test_every_operation_declares_its_errors_as_problems(description: Any) -> No
 
 def test_an_operation_names_its_own_refusals(description: Any) -> None:
     paths = description["paths"]
-    assert paths["/jobs/{id}"]["get"]["x-problems"] == [
-        "internal-error", "invalid-request", "not-ready", "too-many-requests", "unknown-job",
-    ]  # fmt: skip
+    assert {"unknown-job", "not-ready"} <= set(paths["/jobs/{id}"]["get"]["x-problems"])
+    assert not {"unknown-recourse", "internal-error"} & set(paths["/jobs/{id}"]["get"]["x-problems"])
     assert {"daily-budget-spent", "lane-crashed", "constraint-clash"} < set(paths["/recourse"]["post"]["x-problems"])
 
 
