@@ -231,6 +231,9 @@ class ReportAnswer(AnswerPart):
     """Those that most answers use first; null likewise."""
     groups: tuple[GroupTable, ...]
     """A table for each characteristic that was asked for."""
+    terms_alone: float | None
+    """Share of the refused whom other terms of the lender alone turn into accepted; null where the version names no
+    terms that are better one way."""
     contestable: int | None
     """Refused records that at least half of the held-back future models accept as they are; null without them."""
     warnings: tuple[str, ...]
@@ -247,6 +250,7 @@ def reduced(ref: ModelRef, payload: Json, texts: Sequence[str]) -> Json:
     refused = [line for line in scored if line["answer"] is not None]
     given = [line["answer"] for line in refused]
     accepted_by = [line["accepted_by"] for line in refused if line["accepted_by"] is not None]
+    by_terms = [line["by_terms"] for line in refused if line["by_terms"] is not None]
     parts, model = payload["parts"], tasks.load(ref)
     answer = ReportAnswer(
         model=identity(model.registered),
@@ -261,6 +265,7 @@ def reduced(ref: ModelRef, payload: Json, texts: Sequence[str]) -> Json:
         limits=_limits(refused) if "limits" in parts else None,
         levers=_levers(refused) if "levers" in parts else None,
         groups=tuple(_groups(refused, one, payload) for one in payload["groups"]["by"]),
+        terms_alone=sum(by_terms) / len(by_terms) if by_terms else None,
         contestable=sum(share >= CONTESTABLE for share in accepted_by) if accepted_by else None,
         warnings=tuple(_warnings(refused)),
     )  # fmt: skip

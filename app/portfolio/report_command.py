@@ -89,6 +89,8 @@ def summary(result: "Json") -> str:
     lines += [_limit(one) for one in (result["limits"] or [])[:MOST_LISTED]]
     for table in result["groups"]:
         lines += _group(table)
+    if result["terms_alone"] is not None:
+        lines.append(f"{result['terms_alone']:.1%} of the refused get a yes by the lender's terms alone.")
     if result["contestable"]:
         lines.append(f"{result['contestable']:,} refused records are accepted by at least half of the future models.")
     return "\n".join([*lines, *result["warnings"]])

@@ -18,6 +18,8 @@ from app.questions.question import Question
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import EXACT, AnswerPart
 from app.recourse.features import Feature
+from app.recourse.offers import best_offer
+from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS, solve
 from app.registry.ref import ModelRef
 from app.registry.version import LoadedModel
@@ -42,6 +44,9 @@ class ReportLine(AnswerPart):
     """Limits in the way of who has no way; see `app.portfolio.relaxations.InTheWay`."""
     accepted_by: float | None
     """Share of the held-back future models that accept the refused record as it is."""
+    by_terms: bool | None
+    """Whether the lender's terms alone turn the no into a yes; null where the version names none, or the record is
+    accepted."""
     groups: Mapping[str, str]
     diagnostics: Json
     """Calls of the model, and records in them."""
@@ -79,15 +84,20 @@ def lines(ref: ModelRef, payload: Json) -> list[ReportLine | RecourseError]:
                 limits = tuple(
                     plain_limit(limit) for limit in in_the_way(one.actions, _reachable(ref, common, payload))
                 )
-            result[i] = _line(model, payload, i, rows_raw[i], score, one, tuple(only.get(i, ())), limits)
+            offered: tuple[bool | None, int, int] = (None, 0, 0)
+            if one is not None:
+                question = replace(common, factual_raw=rows_raw[i], seed=common.seed + payload["first"] + i)
+                offered = _by_terms(use_cases.problem(ref, question, payload["deadline_s"]))
+            result[i] = _line(model, payload, i, rows_raw[i], score, one, tuple(only.get(i, ())), limits, offered)
     return [result[i] for i in range(len(payload["rows"]))]
 
 
 def _line(
     model: LoadedModel, payload: Json, i: int, row_raw: Row, score: float, one: Asked | None, only: tuple[str, ...],
-    limits: tuple[Json, ...],
+    limits: tuple[Json, ...], offered: tuple[bool | None, int, int],
 ) -> ReportLine:  # fmt: skip
     row, accepted_by = payload["rows"][i], None
+    by_terms, calls, rows = offered
     futures = load_futures(model.registered)
     if one is not None and futures is not None:
         accepted_by = float(futures.held_back.shares(row_raw[None])[0])
@@ -99,12 +109,21 @@ def _line(
         only=only,
         limits=limits,
         accepted_by=accepted_by,
+        by_terms=by_terms,
         groups=dict(_labels(model, payload["groups"]["by"], row, row_raw)) if one is not None else {},
         diagnostics={
-            "model_calls": 1 + (0 if one is None else one.calls),
-            "model_rows": 1 + (0 if one is None else one.rows),
+            "model_calls": 1 + calls + (0 if one is None else one.calls),
+            "model_rows": 1 + rows + (0 if one is None else one.rows),
         },
     )
+
+
+def _by_terms(problem: RecourseProblem) -> tuple[bool | None, int, int]:
+    """Whether other terms are accepted, and the calls of the model and records in them; None where it has no terms."""
+    best, asked = best_offer(problem)
+    if asked is None:
+        return None, 0, 0
+    return best is not None, asked.model_calls or 0, asked.model_rows or 0
 
 
 def plain_limit(limit: InTheWay) -> Json:

@@ -184,6 +184,8 @@ def _groups(table: Json) -> str:
 
 def _ending(found: Json) -> str:
     lines = list(found["warnings"])
+    if found["terms_alone"] is not None:
+        lines.append(f"{found['terms_alone']:.1%} of the refused get a yes by the lender’s terms alone.")
     if found["contestable"]:
         lines.append(
             f"{found['contestable']:,} refused are accepted as they are by at least half of the future models."

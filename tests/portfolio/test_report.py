@@ -22,7 +22,7 @@ from app.store.engine import open_engine
 from tests.api.asking import problem
 from tests.conftest import until
 from tests.forks import forks
-from tests.registry.loan import loan_records
+from tests.registry.loan import loan_records, make_linear
 from tests.servers import Start, on_sqlite
 
 FIXED = {"immutable": ["age", "income", "amount"]}
@@ -262,3 +262,20 @@ def test_the_command_says_what_the_figures_are(loans: Path, tmp_path: Path) -> N
         done = run(wrong)
         assert (done.returncode, done.stdout) == (1, "")
         assert sentence in done.stderr
+
+
+def test_terms_alone_are_those_who_are_accepted_with_the_smallest_amount(tmp_path: Path) -> None:
+    """The score falls with the amount, so somebody gets a yes by it alone where the smallest is accepted."""
+    directory = make_linear(tmp_path / "model")
+    amount = next(one for one in directory.manifest["features"] if one["name"] == "amount")
+    amount |= {"terms": True, "better": "more"}
+    registry = Registry(tmp_path / "store")
+    registry.register(directory.write(version="2"))
+    applicants = loan_records(60, seed=8)
+    lines, result = reported(tmp_path / "store", applicants, constraints={}, parts=[])
+    smallest = accepted(tmp_path / "store", [{**one, "amount": 0.0} for one in applicants])
+    refused = [k for k, line in enumerate(lines) if line["decision"] == "refused"]
+    assert [lines[k]["by_terms"] for k in refused] == [smallest[k] for k in refused]
+    share = sum(smallest[k] for k in refused) / len(refused)
+    assert 0.0 < share < 1.0
+    assert result["terms_alone"] == pytest.approx(share, rel=1e-5)
