@@ -110,11 +110,11 @@ def write_draft(directory: Path, label: str, good: str) -> Drafted:
 
 
 def advice(registered: RegisteredModel) -> list[str]:
-    """What the applicant with the median score of all rejected ones could change, as sentences."""
+    """What an applicant whose score is that of the best quarter of the rejected ones could change, as sentences."""
     model = registered.load()
     rejected = np.flatnonzero(model.reference.scores < 0.0)
     order = rejected[np.argsort(model.reference.scores[rejected])]
-    factual_raw = model.reference.rows_raw[order[len(order) // 2]]
+    factual_raw = model.reference.rows_raw[order[3 * len(order) // 4]]
     actions = action_set(model.black_box.space, factual_raw, rules=model.rules)
     method = METHODS["robust_mpm"]
     problem = RecourseProblem(black_box=model.black_box, reference=model.reference, action_set=actions)
