@@ -81,9 +81,9 @@ PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 test: $(STAMP)
 	$(PYTEST) $(ARGS)
 
-# Every test but those that run before a release, with five seeds where `make test` takes one. `make release-check` runs
+# Every test but those that run before a release, with two seeds where `make test` takes one. `make release-check` runs
 # every test with all its cases.
-CHECKED := -m "not release" --seeds 5
+CHECKED := -m "not release" --seeds 2 --durations 20
 
 # Linters and types at once: mypy takes one processor only. Four processes then, since tests wait for servers.
 # Nothing runs twice until it passes: what fails is wrong.

@@ -59,7 +59,7 @@ def world(rng: np.random.Generator, times: float = 1.0) -> tuple[dict[str, np.nd
     return burdens, labels.tolist()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_where_nothing_differs_a_table_names_somebody_once_in_twenty() -> None:
     """At most 16 of 200, the 97.5 % point of Binomial(200, 0.05)."""
     flagged = 0
