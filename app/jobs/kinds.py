@@ -1,7 +1,7 @@
 """The kinds of jobs: each reads its payload, as it was kept in the database, and computes it."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Protocol
@@ -84,10 +84,7 @@ def comparison_job(store: Store, payload: Json, *, deadline_s: float, progress: 
     candidate = _model_asked(store, {"model": payload["candidate"]}, include_inactive=True)
     if "lines" in payload:
         return [batch_lines.line_of(comparison.reduced(baseline, candidate, payload, payload["lines"]))]
-    return [
-        batch_lines.refused(row, found) if isinstance(found, RecourseError) else batch_lines.line_of(plain(found))
-        for row, found in zip(payload["rows"], comparison.lines(baseline, candidate, payload), strict=True)
-    ]
+    return _as_lines(payload, comparison.lines(baseline, candidate, payload))
 
 
 def report_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
@@ -98,9 +95,13 @@ def report_job(store: Store, payload: Json, *, deadline_s: float, progress: Prog
     ref = _model_asked(store, payload, include_inactive=True)
     if "lines" in payload:
         return [batch_lines.line_of(report.reduced(ref, payload, payload["lines"]))]
+    return _as_lines(payload, report_lines.lines(ref, payload))
+
+
+def _as_lines(payload: Json, lines: Sequence[Any]) -> list[str]:
     return [
         batch_lines.refused(row, found) if isinstance(found, RecourseError) else batch_lines.line_of(plain(found))
-        for row, found in zip(payload["rows"], report_lines.lines(ref, payload), strict=True)
+        for row, found in zip(payload["rows"], lines, strict=True)
     ]
 
 

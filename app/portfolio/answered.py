@@ -1,8 +1,9 @@
 """What a version of a model answers the people whom it refuses, and what is proven where it finds nothing."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -16,9 +17,11 @@ from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import AnswerPart
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.meter import Meter
+from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult
 from app.recourse.solve import METHODS
 from app.recourse.solve_many import solve_many
+from app.recourse.verdict import Reason
 from app.registry.ref import ModelRef
 from app.registry.version import LoadedModel
 
@@ -30,6 +33,8 @@ YES, NO = "accepted", "refused"
 
 Row: TypeAlias = Float[np.ndarray, "p"]
 """A raw row."""
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +62,15 @@ class Answered(AnswerPart):
 class Asked:
     """One person's answer."""
 
-    actions: ActionSet
+    problem: RecourseProblem
     found: RecourseResult
     known: Preclusion | None
     """What is known beside an answer that found nothing."""
+
+    @property
+    def actions(self) -> ActionSet:
+        """What the person can change."""
+        return self.problem.action_set
 
     @property
     def row_raw(self) -> Row | None:
@@ -115,6 +125,46 @@ def decide(black_box: BlackBox, rows_raw: Mapping[int, Row]) -> dict[int, float 
     return {i: score if np.isfinite(score) else ModelOutputInvalid() for i, score in zip(rows_raw, scores, strict=True)}
 
 
+def accepts(black_box: BlackBox, score: float) -> bool:
+    """The decision that a score means."""
+    return bool(black_box.accepts(np.array([score]))[0])
+
+
+def without_errors(found: Mapping[int, Found | RecourseError], errors: MutableMapping[int, Any]) -> dict[int, Found]:
+    """What is no error; those are added to `errors`."""
+    errors.update({i: one for i, one in found.items() if isinstance(one, RecourseError)})
+    return {i: one for i, one in found.items() if not isinstance(one, RecourseError)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithoutRecourse:
+    """People without recourse, counted from their answers."""
+
+    proven: Counter[str]
+    """By the kind of proof."""
+    open: int
+    missed_by_search: int
+    accepted_share_at_most: float | None
+
+
+def without_recourse(answers: Sequence[Json]) -> WithoutRecourse:
+    """Count those of these `Answered`, as plain data."""
+    none = [one for one in answers if one["status"] == "not_found"]
+    bounds = [one["accepted_share_at_most"] for one in none if one["accepted_share_at_most"] is not None]
+    return WithoutRecourse(
+        proven=Counter(one["proof"] for one in none if one["proof"] is not None),
+        open=sum(one["proof"] is None for one in none),
+        missed_by_search=sum(one["status"] == "found" and one["reason"] is not None for one in answers),
+        accepted_share_at_most=max(bounds, default=None),
+    )
+
+
+def late_warnings(answers: Sequence[Json]) -> list[str]:
+    """A sentence where some of these `Answered` ran out of time."""
+    late = sum(one["reason"] == Reason.DEADLINE for one in answers)
+    return [f"{late:,} answers ran out of time and count as not found."] if late else []
+
+
 def answers(
     ref: ModelRef, common: Question, payload: Json, rows_raw: Mapping[int, Row]
 ) -> dict[int, Asked | RecourseError]:
@@ -143,5 +193,5 @@ def answers(
         known = None
         if outcome.verdict is not None and outcome.verdict.reason not in recourse.UNKNOWN:
             known = preclusion(problem.black_box, problem.reference, problem.action_set)
-        answered[i] = Asked(actions=problem.action_set, found=outcome, known=known)
+        answered[i] = Asked(problem=problem, found=outcome, known=known)
     return answered

@@ -95,6 +95,7 @@ def _computed(baseline: str, candidate: str, data: Path | None, fail_if: list[st
     from app.jobs.kinds import comparison_job
     from app.observability import configure_logging
     from app.portfolio.conditions import Condition
+    from app.portfolio.in_process import figures
     from app.portfolio.schema import ComparisonRequest
     from app.service import Service
 
@@ -106,6 +107,4 @@ def _computed(baseline: str, candidate: str, data: Path | None, fail_if: list[st
     before, after = (service.models.find(name, include_inactive=True) for name in (baseline, candidate))
     question = validated(ComparisonRequest, {"baseline": before.name, "candidate": after.name, "seed": seed}).question()
     payload = service.comparisons.payload(before, after, question, data is not None, fail_if)
-    from app.portfolio.in_process import figures
-
     return figures(settings, comparison_job, before, payload, data)

@@ -11,13 +11,26 @@ from app.errors import RecourseError
 from app.futures.store import load_futures
 from app.ledger.audits import fitting_row
 from app.models import tasks
-from app.portfolio.answered import LEAST, NO, YES, Answered, Asked, Row, answers, decide, row_raw_of
+from app.portfolio.answered import (
+    LEAST,
+    NO,
+    YES,
+    Answered,
+    Asked,
+    Row,
+    accepts,
+    answers,
+    decide,
+    late_warnings,
+    row_raw_of,
+    without_errors,
+    without_recourse,
+)
 from app.portfolio.conditions import Condition, Judged, Measured
 from app.portfolio.shares import PairedCosts, Share, beyond_retraining, exact, mcnemar, paired_costs, wilson
 from app.questions.answers import Json, ModelVersion, identity, plain
 from app.questions.question import Question
 from app.recourse.answer_part import EXACT, AnswerPart
-from app.recourse.verdict import Reason
 from app.registry.ref import ModelRef
 
 # --- the answer ------------------------------------------------------------------------------------------------------
@@ -210,29 +223,18 @@ def lines(baseline: ModelRef, candidate: ModelRef, payload: Json) -> "list[Line 
             people[i] = _Person(row=row, own=own, other=other)
         except RecourseError as error:
             result[i] = error
-    mine = decide(a.black_box, {i: one.own for i, one in people.items()})
-    theirs = decide(b.black_box, {i: one.other for i, one in people.items()})
-    for i in list(people):
-        own_score, other_score = mine[i], theirs[i]
-        if isinstance(own_score, RecourseError) or isinstance(other_score, RecourseError):
-            result[i] = next(one for one in (own_score, other_score) if isinstance(one, RecourseError))
-            del people[i]
-        else:
-            yes = (box.accepts(np.array([score]))[0] for box, score in
-                   ((a.black_box, own_score), (b.black_box, other_score)))  # fmt: skip
-            people[i].yes = (bool(next(yes)), bool(next(yes)))
-    refused = {i: one for i, one in people.items() if not one.yes[0]}
-    for i, found in answers(baseline, common, payload, {i: one.own for i, one in refused.items()}).items():
-        if isinstance(found, RecourseError):
-            result[i] = found
-        else:
-            people[i].before = found
+    mine = without_errors(decide(a.black_box, {i: one.own for i, one in people.items()}), result)
+    theirs = without_errors(decide(b.black_box, {i: one.other for i, one in people.items()}), result)
+    for i in mine.keys() & theirs.keys():
+        people[i].yes = accepts(a.black_box, mine[i]), accepts(b.black_box, theirs[i])
+    refused = {i: one for i, one in people.items() if i not in result and not one.yes[0]}
+    before = answers(baseline, common, payload, {i: one.own for i, one in refused.items()})
+    for i, found in without_errors(before, result).items():
+        people[i].before = found
     both = {i: one for i, one in refused.items() if i not in result and not one.yes[1]}
-    for i, found in answers(candidate, common, payload, {i: one.other for i, one in both.items()}).items():
-        if isinstance(found, RecourseError):
-            result[i] = found
-        else:
-            people[i].after = found
+    after = answers(candidate, common, payload, {i: one.other for i, one in both.items()})
+    for i, found in without_errors(after, result).items():
+        people[i].after = found
     for i, one in people.items():
         if i not in result:
             result[i] = _line(one, baseline, candidate)
@@ -354,14 +356,12 @@ def _cost(pairs: int, costs: PairedCosts | None) -> ComparedCost:
 
 
 def _precluded(after: Sequence[Json]) -> ComparedPreclusion:
-    none = [one for one in after if one["status"] == "not_found"]
-    open_ = [one for one in none if one["proof"] is None]
-    bounds = [one["accepted_share_at_most"] for one in open_ if one["accepted_share_at_most"] is not None]
+    none = without_recourse(after)
     return ComparedPreclusion(
-        proven=len(none) - len(open_),
-        open=len(open_),
-        missed_by_search=sum(one["status"] == "found" and one["reason"] is not None for one in after),
-        accepted_share_at_most=max(bounds, default=None),
+        proven=none.proven.total(),
+        open=none.open,
+        missed_by_search=none.missed_by_search,
+        accepted_share_at_most=none.accepted_share_at_most,
     )
 
 
@@ -389,10 +389,9 @@ def _warnings(scored: Sequence[Json], models: int) -> list[str]:
     refused = sum(line["baseline"] == NO for line in scored)
     if refused < LEAST:
         found.append(f"The baseline refuses {refused} of these records: too few for a test ({LEAST} are needed).")
-    answers = [line[when] for line in scored for when in ("before", "after") if line[when] is not None]
-    if late := sum(one["reason"] == Reason.DEADLINE for one in answers):
-        found.append(f"{late:,} answers ran out of time and count as not found.")
-    return found
+    return found + late_warnings(
+        [line[when] for line in scored for when in ("before", "after") if line[when] is not None]
+    )
 
 
 def schema_faults(baseline: Any, candidate: Any) -> list[str]:

@@ -19,7 +19,7 @@ from app.questions.answers import Json, encoded
 from app.questions.question import Question, job_payload
 from app.questions.validation import all_or_faults, checks
 from app.recourse.actions.timing import DAYS_PER_MONTH
-from app.registry.ref import model_payload
+from app.registry.ref import ModelRef, model_payload
 from app.registry.version import RegisteredModel
 from app.settings import Settings
 from app.store.timestamps import timestamp
@@ -67,18 +67,11 @@ class Comparisons:
             differ = schema_faults(before.space, after.space) or ["the order of the features"]
             faults = [Fault("/candidate", f"differs in {name}") for name in differ]
             raise SchemaDiffers(f"{before.name} and {after.name} do not have the same features.", faults=faults)
-        months = self._settings.valid_days / DAYS_PER_MONTH
-        payload = job_payload(self._models.ref(before), replace(question, valid_months=months), {}, asking_id())
-        del payload["frame"]
         return {
-            **payload,
+            **asked_payload(self._settings, self._models.ref(before), question),
             "candidate": model_payload(self._models.ref(after)),
             "source": {"kind": "records" if records else "reference"},
             "fail_if": list(fail_if),
-            "deadline_s": ANSWER_S,
-            "plan_s": self._settings.plan_budget_ms / 1000.0,
-            # Answers of a comparison are no promises.
-            "store": False,
         }
 
     async def note(self, job_id: str, result: Json) -> None:
@@ -89,6 +82,15 @@ class Comparisons:
         if name.partition("@")[0] != model_id:
             raise InvalidRequest(faults=[Fault(pointer, f"is not a version of {model_id}")])
         return self._models.find(name, pointer=pointer, include_inactive=True)
+
+
+def asked_payload(settings: Settings, ref: ModelRef, question: Question) -> Json:
+    """What the rows of a job have in common that asks a version about people and promises nothing."""
+    months = settings.valid_days / DAYS_PER_MONTH
+    payload = job_payload(ref, replace(question, valid_months=months), {}, asking_id())
+    del payload["frame"]
+    times = {"deadline_s": ANSWER_S, "plan_s": settings.plan_budget_ms / 1000.0}
+    return {**payload, **times, "store": False}
 
 
 async def noted(ledger: Recorder, kind: Kind, job_id: str, model: Json, result: Json) -> None:

@@ -4,17 +4,16 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float
 
 from app.models import tasks
 from app.portfolio import groups
-from app.portfolio.answered import LEAST
+from app.portfolio.answered import LEAST, late_warnings, without_recourse
 from app.portfolio.shares import Interval, wilson
 from app.questions.answers import Json, ModelVersion, identity, plain
 from app.recourse.answer_part import EXACT, AnswerPart
-from app.recourse.verdict import Reason
 from app.registry.ref import ModelRef
 
 CONTESTABLE = 0.5
@@ -295,14 +294,12 @@ def _quantiles(values: Sequence[float]) -> Quantiles | None:
 
 
 def _preclusion(given: Sequence[Json]) -> ReportedPreclusion:
-    none = [one for one in given if one["status"] == "not_found"]
-    bounds = [one["accepted_share_at_most"] for one in none if one["accepted_share_at_most"] is not None]
-    proofs = Counter(one["proof"] for one in none)
+    none = without_recourse(given)
     return ReportedPreclusion(
-        proven=Proven(enumerated=proofs["enumerated"], optimised=proofs["optimised"]),
-        missed_by_search=sum(one["status"] == "found" and one["reason"] is not None for one in given),
-        open=proofs[None],
-        accepted_share_at_most=max(bounds, default=None),
+        proven=Proven(enumerated=none.proven["enumerated"], optimised=none.proven["optimised"]),
+        missed_by_search=none.missed_by_search,
+        open=none.open,
+        accepted_share_at_most=none.accepted_share_at_most,
     )
 
 
@@ -362,8 +359,15 @@ def _groups(refused: Sequence[Json], by: Json, payload: Json) -> GroupTable:
 
 
 def _row(
-    group: str, mine: Any, found: Any, burdens: groups.Burdens, budget: float | None, p: Any, p_at_equal_score: Any
+    group: str,
+    mine: Bool[np.ndarray, "n"],
+    found: Bool[np.ndarray, "n"],
+    burdens: groups.Burdens,
+    budget: float | None,
+    p: Float[np.ndarray, "k"],
+    p_at_equal_score: Float[np.ndarray, "k"],
 ) -> GroupRow:
+    """`mine` are the members, `found` who has a way; `p` and `p_at_equal_score` are by measure."""
     refused = int(mine.sum())
     share = wilson(int((found & mine).sum()), refused)
     within = wilson(int((burdens["cost"][mine] <= (np.inf if budget is None else budget)).sum()), refused)
@@ -393,7 +397,4 @@ def _warnings(refused: Sequence[Json]) -> list[str]:
     found = []
     if len(refused) < LEAST:
         found.append(f"The model refuses {len(refused)} of these records: too few for shares to say much ({LEAST}).")
-    late = sum(line["answer"]["reason"] == Reason.DEADLINE for line in refused)
-    if late:
-        found.append(f"{late:,} answers ran out of time and count as not found.")
-    return found
+    return found + late_warnings([line["answer"] for line in refused])

@@ -1,18 +1,30 @@
 """A line of a report for each record: the decision, the answer, and what stands in the way."""
 
+import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from app.errors import RecourseError
 from app.futures.store import load_futures
 from app.models import tasks
-from app.portfolio.answered import NO, YES, Answered, Asked, Row, answers, decide, row_raw_of
+from app.portfolio.answered import (
+    NO,
+    YES,
+    Answered,
+    Asked,
+    Row,
+    accepts,
+    answers,
+    decide,
+    row_raw_of,
+    without_errors,
+)
 from app.portfolio.preclusion import preclusion
 from app.portfolio.relaxations import InTheWay, in_the_way
-from app.questions import use_cases
 from app.questions.answers import Json
 from app.questions.question import Question
 from app.recourse.actions.action_set import ActionSet
@@ -62,42 +74,43 @@ def lines(ref: ModelRef, payload: Json) -> list[ReportLine | RecourseError]:
             rows_raw[i] = row_raw_of(model, row)
         except RecourseError as error:
             result[i] = error
-    scores: dict[int, float] = {}
-    for i, score in decide(model.black_box, rows_raw).items():
-        if isinstance(score, RecourseError):
-            result[i] = score
-        else:
-            scores[i] = score
-    refused = {i: rows_raw[i] for i, score in scores.items() if not model.black_box.accepts(np.array([score]))[0]}
-    asked: dict[int, Asked] = {}
-    for i, found in answers(ref, common, payload, refused).items():
-        if isinstance(found, RecourseError):
-            result[i] = found
-        else:
-            asked[i] = found
-    only = _only_levers(ref, common, payload, asked) if "levers" in payload["parts"] else {}
+    scores = without_errors(decide(model.black_box, rows_raw), result)
+    refused = {i: rows_raw[i] for i, score in scores.items() if not accepts(model.black_box, score)}
+    asked = without_errors(answers(ref, common, payload, refused), result)
+    spent = {i: _Spent(calls=1, rows=1) for i in scores}
+    for i, one in asked.items():
+        spent[i].add(one.calls, one.rows)
+    only = _only_levers(ref, common, payload, asked, spent) if "levers" in payload["parts"] else {}
     for i, score in scores.items():
         if i not in result:
-            one = asked.get(i)
-            limits: tuple[Json, ...] = ()
-            if one is not None and one.row_raw is None and "limits" in payload["parts"]:
-                limits = tuple(
-                    plain_limit(limit) for limit in in_the_way(one.actions, _reachable(ref, common, payload))
-                )
-            offered: tuple[bool | None, int, int] = (None, 0, 0)
-            if one is not None:
-                question = replace(common, factual_raw=rows_raw[i], seed=common.seed + payload["first"] + i)
-                offered = _by_terms(use_cases.problem(ref, question, payload["deadline_s"]))
-            result[i] = _line(model, payload, i, rows_raw[i], score, one, tuple(only.get(i, ())), limits, offered)
+            person, limits = asked.get(i), list[InTheWay]()
+            if person is not None and person.row_raw is None and "limits" in payload["parts"]:
+                reachable = partial(_reachable, person.problem, common, payload["deadline_s"], spent[i])
+                limits = in_the_way(person.actions, reachable)
+            by_terms = None if person is None else _by_terms(_in_time(person.problem, payload["deadline_s"]), spent[i])
+            result[i] = _line(
+                model, payload, i, rows_raw[i], score, person, only=tuple(only.get(i, ())),
+                limits=tuple(map(asdict, limits)), by_terms=by_terms, spent=spent[i],
+            )  # fmt: skip
     return [result[i] for i in range(len(payload["rows"]))]
 
 
+@dataclass(slots=True)
+class _Spent:
+    """What a line has asked of the model, which counts against the budget of the key."""
+
+    calls: int
+    rows: int
+
+    def add(self, calls: int, rows: int) -> None:
+        self.calls, self.rows = self.calls + calls, self.rows + rows
+
+
 def _line(
-    model: LoadedModel, payload: Json, i: int, row_raw: Row, score: float, one: Asked | None, only: tuple[str, ...],
-    limits: tuple[Json, ...], offered: tuple[bool | None, int, int],
+    model: LoadedModel, payload: Json, i: int, row_raw: Row, score: float, one: Asked | None, *, only: tuple[str, ...],
+    limits: tuple[Json, ...], by_terms: bool | None, spent: _Spent,
 ) -> ReportLine:  # fmt: skip
     row, accepted_by = payload["rows"][i], None
-    by_terms, calls, rows = offered
     futures = load_futures(model.registered)
     if one is not None and futures is not None:
         accepted_by = float(futures.held_back.shares(row_raw[None])[0])
@@ -111,27 +124,27 @@ def _line(
         accepted_by=accepted_by,
         by_terms=by_terms,
         groups=dict(_labels(model, payload["groups"]["by"], row, row_raw)) if one is not None else {},
-        diagnostics={
-            "model_calls": 1 + calls + (0 if one is None else one.calls),
-            "model_rows": 1 + rows + (0 if one is None else one.rows),
-        },
+        diagnostics={"model_calls": spent.calls, "model_rows": spent.rows},
     )
 
 
-def _by_terms(problem: RecourseProblem) -> tuple[bool | None, int, int]:
-    """Whether other terms are accepted, and the calls of the model and records in them; None where it has no terms."""
+def _in_time(problem: RecourseProblem, deadline_s: float) -> RecourseProblem:
+    """The same question, with all the time that one has."""
+    return replace(problem, deadline=time.monotonic() + deadline_s)
+
+
+def _by_terms(problem: RecourseProblem, spent: _Spent) -> bool | None:
+    """Whether other terms are accepted; None where the version has none."""
     best, asked = best_offer(problem)
     if asked is None:
-        return None, 0, 0
-    return best is not None, asked.model_calls or 0, asked.model_rows or 0
+        return None
+    spent.add(asked.model_calls or 0, asked.model_rows or 0)
+    return best is not None
 
 
-def plain_limit(limit: InTheWay) -> Json:
-    """A limit in the way as plain data."""
-    return {"limit": limit.limit, "feature": limit.feature, "lender_set": limit.lender_set, "by": limit.by}
-
-
-def _only_levers(ref: ModelRef, common: Question, payload: Json, asked: Mapping[int, Asked]) -> dict[int, list[str]]:
+def _only_levers(
+    ref: ModelRef, common: Question, payload: Json, asked: Mapping[int, Asked], spent: Mapping[int, _Spent]
+) -> dict[int, list[str]]:
     """The features without a change of which these people have no way, of those whose answers change few."""
     by_feature: dict[str, dict[int, Row]] = {}
     for i, one in asked.items():
@@ -143,23 +156,25 @@ def _only_levers(ref: ModelRef, common: Question, payload: Json, asked: Mapping[
         fixed = replace(common.constraints, immutable=(*common.constraints.immutable, name))
         without = answers(ref, replace(common, constraints=fixed), payload, people)
         for i, found in without.items():
-            if isinstance(found, Asked) and found.row_raw is None:
-                only.setdefault(i, []).append(name)
+            if isinstance(found, Asked):
+                spent[i].add(found.calls, found.rows)
+                if found.row_raw is None:
+                    only.setdefault(i, []).append(name)
     return only
 
 
-def _reachable(ref: ModelRef, common: Question, payload: Json) -> Callable[[ActionSet], bool]:
+def _reachable(
+    problem: RecourseProblem, common: Question, deadline_s: float, spent: _Spent, actions: ActionSet
+) -> bool:  # fmt: skip
     """Whether the model accepts a record of an action set: by the proof, and where that says nothing by the search."""
-
-    def reachable(actions: ActionSet) -> bool:
-        question = replace(common, factual_raw=actions.factual_raw)
-        problem = replace(use_cases.problem(ref, question, payload["deadline_s"]), action_set=actions)
-        known = preclusion(problem.black_box, problem.reference, actions)
-        if known.row_raw is not None or known.proof is not None:
-            return known.row_raw is not None
-        return bool(solve(problem, METHODS[common.method], common.params).counterfactuals)
-
-    return reachable
+    known = preclusion(problem.black_box, problem.reference, actions)
+    spent.add(0, known.asked)
+    if known.row_raw is not None or known.proof is not None:
+        return known.row_raw is not None
+    asked = replace(_in_time(problem, deadline_s), action_set=actions, seed=common.seed)
+    found = solve(asked, METHODS[common.method], common.params)
+    spent.add(found.diagnostics.model_calls or 0, found.diagnostics.model_rows or 0)
+    return bool(found.counterfactuals)
 
 
 def _labels(model: LoadedModel, by: Sequence[Json], row: Json, row_raw: Row) -> list[tuple[str, str]]:

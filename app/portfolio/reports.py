@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -10,17 +9,15 @@ from app.errors import BodyTooLarge, Fault, InvalidRequest
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import REPORT
-from app.keys.keys import asking_id
 from app.ledger.chain import Kind
 from app.ledger.entries import personal_data
 from app.ledger.ledger import Ledger
 from app.ledger.recorder import Recorder
 from app.models.models import Models
-from app.portfolio.comparisons import ANSWER_S, noted, reference_rows
+from app.portfolio.comparisons import asked_payload, noted, reference_rows
 from app.questions.answers import Json
-from app.questions.question import Question, job_payload
+from app.questions.question import Question
 from app.questions.validation import all_or_faults, checks
-from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.registry.version import RegisteredModel
 from app.settings import Settings
 from app.store.timestamps import timestamp
@@ -73,18 +70,11 @@ class Reports:
                 faults.append(Fault(f"/groups/by/{i}/column", "only the records of a request have columns"))
         if faults:
             raise InvalidRequest(faults=faults)
-        months = self._settings.valid_days / DAYS_PER_MONTH
-        payload = job_payload(self._models.ref(model), replace(question, valid_months=months), {}, asking_id())
-        del payload["frame"]
         return {
-            **payload,
+            **asked_payload(self._settings, self._models.ref(model), question),
             "source": source,
             "parts": list(parts),
             "groups": groups,
-            "deadline_s": ANSWER_S,
-            "plan_s": self._settings.plan_budget_ms / 1000.0,
-            # Answers of a report are no promises.
-            "store": False,
         }
 
     def _asked(self, model_id: str, period: Period, ledger: Ledger) -> tuple[list[Json], Json]:

@@ -14,6 +14,7 @@ import pytest
 from app.api.json_body import validated
 from app.jobs import kinds
 from app.ledger.ledger import FILE, Ledger
+from app.models import tasks
 from app.portfolio.report_schema import ReportAnswer, ReportRequest
 from app.questions.question import job_payload
 from app.registry.ref import ModelRef, Store
@@ -170,6 +171,27 @@ def test_the_same_request_has_the_same_bytes_and_a_bad_row_is_counted(loans: Pat
     _, result = reported(loans, [*few, {"age": 7}])
     assert result["records"]["unscored"] == 1
     assert "too few" in result["warnings"][0]
+
+
+def test_all_that_the_model_is_asked_counts_against_a_budget(loans: Path) -> None:
+    opened = Store(root=str(loans))
+    black_box = tasks.load(ModelRef.of(opened, opened.open().find("loan@2", include_inactive=True))).black_box
+    predict, asked = black_box.predict, 0
+
+    def counting(rows: np.ndarray) -> np.ndarray:
+        nonlocal asked
+        asked += len(rows)
+        return predict(rows)
+
+    object.__setattr__(black_box, "predict", counting)
+    try:
+        lines, _ = reported(loans, loan_records(60, seed=5))
+    finally:
+        object.__setattr__(black_box, "predict", predict)
+    assert any(line["only"] for line in lines)
+    assert any(line["limits"] for line in lines)
+    # A proof confirms a record that it has found without counting it.
+    assert 0.99 * asked <= sum(line["diagnostics"]["model_rows"] for line in lines) <= asked
 
 
 @on_sqlite
