@@ -92,6 +92,8 @@ class Reports:
                 rows.append({"applicant": json.loads(data.request)["applicant"], "reference": data.reference})
             if len(rows) > most:
                 raise BodyTooLarge(f"A report must not have more than {most:,} records; more asked in this period.")
+        if not rows:
+            raise InvalidRequest(faults=[Fault("/source", "names a period of which the ledger has no records")])
         erased = ledger.count_erased(model_id, since=since, until=until)
         return rows, {"kind": "ledger", "erased": erased, "repeated": repeated}
 

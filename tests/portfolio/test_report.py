@@ -266,6 +266,9 @@ def test_the_newest_question_of_each_reference_in_a_period_is_reported_on(start:
     # The erased one was the newest of its reference: the one before takes its place.
     assert source() == {"kind": "ledger", "records": 6, "erased": 1, "repeated": 1}
     assert source(until=middle) == {"kind": "ledger", "records": 5, "erased": 0, "repeated": 0}
+    empty = {"source": {"kind": "ledger", "until": "2020-01-01T00:00:00Z"}}
+    refused = problem(server.client.post("/models/loan/reports", json=empty), 422, "invalid-request")
+    assert refused["errors"][0]["pointer"] == "/source"
 
 
 def test_the_command_says_what_the_figures_are(loans: Path, tmp_path: Path) -> None:
