@@ -1,7 +1,7 @@
 """One child process: a fork of `multiprocessing`'s fork server, which answers calls until its server ends.
 
 Calls go in as pickles of plain records, answers come back as JSON: the server unpickles nothing that a model's file may
-have made. ``docs/decisions/0021-children-of-the-fork-server.md`` gives the reasons.
+have made. ``docs/decisions/0003-computation-in-child-processes.md`` gives the reasons.
 """
 
 import asyncio

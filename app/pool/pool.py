@@ -1,6 +1,6 @@
 """A pool: a few warm child processes for one kind of work, each of which can be killed and is replaced.
 
-``docs/decisions/0021-children-of-the-fork-server.md`` gives the reasons for this design.
+``docs/decisions/0003-computation-in-child-processes.md`` gives the reasons for this design.
 """
 
 import asyncio
