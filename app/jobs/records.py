@@ -103,7 +103,8 @@ class Records:
             for number, (size, text) in enumerate(made):
                 part = {"job": job["id"], "number": number, "first": first, "size": size, "attempts": 0}
                 connection.execute(sa.insert(parts).values({**part, "rows": zlib.decompress(text).decode()}))
-                if size:
+                # The last part of a closed job waits for the others, unless there are none.
+                if size or not total:
                     self._enqueue(connection, job["id"], number, job["key"], rows is None)
                 first += size
 

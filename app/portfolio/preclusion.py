@@ -19,6 +19,7 @@ from app.errors import DeadlineExceeded, SolverFailed
 from app.portfolio.shares import most_accepted
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.black_box import BlackBox
+from app.recourse.models.forest import Forest
 from app.recourse.problem import Reference
 from app.recourse.search.forest_branching import ForestBranching
 from app.recourse.search.legal_rows import every_row
@@ -169,11 +170,10 @@ def _linear(black_box: BlackBox, reference: Reference, program: ActionProgram) -
     """The program of a linear model, and the margin within which its solver may be wrong."""
     if not black_box.knows_weights or black_box.gradient is None:
         return None
-    w = black_box.gradient(program.start[None])[0]
-    start = float(black_box.score(program.start[None])[0])
-    gap = _gap(start + (reference.X - program.start) @ w, reference.scores)
+    w, constant, gap = reference.once_compared(black_box.gradient, 0.0, lambda: _weights(black_box, reference))
     if not gap < CLOSE:
         return None
+    start = constant + float(program.start @ w)
     row = (w @ program.effect)[None]
     # Solvers keep constraints up to a millionth of their size.
     margin = 10.0 * gap + 1e-6 * (1.0 + float(np.abs(row[0] * program.limit).sum()))
@@ -184,22 +184,37 @@ def _linear(black_box: BlackBox, reference: Reference, program: ActionProgram) -
     return cheapest, margin
 
 
+def _weights(black_box: BlackBox, reference: Reference) -> tuple[Float[np.ndarray, "d"], float, float]:
+    """Weights of a linear model, its score at 0, and how far these are from the scores of the reference records."""
+    assert black_box.gradient is not None
+    nearest = int(np.nan_to_num(np.abs(reference.scores), nan=np.inf).argmin())
+    x = reference.X[nearest]
+    w = black_box.gradient(x[None])[0]
+    constant = float(reference.scores[nearest] - x @ w)
+    return w, constant, _gap(constant + reference.X @ w, reference.scores)
+
+
 def _network(black_box: BlackBox, reference: Reference, program: ActionProgram) -> tuple[Cheapest, float] | None:
     """The same of a network with ReLU."""
     network = black_box.network
     if network is None or program.logic:
         return None
-    gap = _gap(network.logit(reference.X) - black_box.offset, reference.scores)
+    offset = black_box.offset
+    gap = reference.once_compared(
+        network, offset, lambda: _gap(network.logit(reference.X) - offset, reference.scores)
+    )  # fmt: skip
     if not gap < CLOSE:
         return None
-    stated = NetworkProgram(program, network, black_box.offset)
+    stated = NetworkProgram(program, network, offset)
     return (lambda least, until: stated.cheapest(least, deadline=until)), 10.0 * gap + stated.error
 
 
 def _by_leaves(black_box: BlackBox, reference: Reference, actions: ActionSet) -> Preclusion | None:
     """For a single tree: whether a favourable leaf meets what each column can reach. None where it says nothing."""
     boxes = black_box.boxes
-    if boxes is None or ((boxes.score(reference.X) >= 0.0) != (reference.scores >= 0.0)).any():
+    if boxes is None or not reference.once_compared(
+        boxes, 0.0, lambda: bool(((boxes.score(reference.X) >= 0.0) == (reference.scores >= 0.0)).all())
+    ):
         return None
     lower, upper = _reach(actions)
     meets = (boxes.lower < upper).all(axis=1) & (boxes.upper >= lower).all(axis=1)
@@ -209,13 +224,10 @@ def _by_leaves(black_box: BlackBox, reference: Reference, actions: ActionSet) ->
 def _by_trees(black_box: BlackBox, reference: Reference, actions: ActionSet, deadline: float) -> Preclusion | None:
     """For an ensemble of trees: whether any record within reach has enough. None where that says nothing."""
     forest = black_box.forest
-    near = np.flatnonzero(np.abs(reference.scores) < NEAR)[:COMPARED]
-    if forest is None or len(near) < 3 or np.ptp(margins := forest.margin(reference.X[near])) == 0.0:
+    known = None if forest is None else reference.once_compared(forest, 0.0, lambda: _scale(forest, reference))
+    if forest is None or known is None:
         return None
-    slope, offset = np.polyfit(margins, reference.scores[near], 1)
-    gap = float(np.abs(offset + slope * margins - reference.scores[near]).max())
-    if slope == 0.0 or not gap < CLOSE:
-        return None
+    slope, offset, gap = known
     search = ForestBranching(forest, actions, math.copysign(1.0, slope))
     until = min(deadline, time.monotonic() + LIMIT_S)
     try:
@@ -225,6 +237,16 @@ def _by_trees(black_box: BlackBox, reference: Reference, actions: ActionSet, dea
     if row_raw is None:
         return Preclusion(proof="optimised")
     return _if_accepted(black_box, row_raw)
+
+
+def _scale(forest: Forest, reference: Reference) -> tuple[float, float, float] | None:
+    """Slope and offset of the score in the sum of the leaves, and how far that is from it; None where it is not."""
+    near = np.flatnonzero(np.abs(reference.scores) < NEAR)[:COMPARED]
+    if len(near) < 3 or np.ptp(margins := forest.margin(reference.X[near])) == 0.0:
+        return None
+    slope, offset = np.polyfit(margins, reference.scores[near], 1)
+    gap = float(np.abs(offset + slope * margins - reference.scores[near]).max())
+    return (float(slope), float(offset), gap) if slope != 0.0 and gap < CLOSE else None
 
 
 def _reach(actions: ActionSet) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "d"]]:

@@ -22,6 +22,11 @@ CONTESTABLE = 0.5
 MEASURES = ("none", "cost", "changes", "months")
 """Burdens that groups are compared by."""
 
+REMOTE = (
+    "The model is remote and each question to it is paid: limits in the way, features without which there is no way, "
+    "and proofs are left out."
+)
+
 # --- the answer ------------------------------------------------------------------------------------------------------
 
 
@@ -132,8 +137,8 @@ class Lever(AnswerPart):
     """Its name."""
     used: float
     """Share of the answers that change it."""
-    only: int
-    """People who have no way without it, of those whose answer has at most two changes."""
+    only: int | None
+    """People who have no way without it, of those whose answer has at most two changes; null of a remote model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +230,7 @@ class ReportAnswer(AnswerPart):
     preclusion: ReportedPreclusion
     """Who has none."""
     limits: tuple[LimitInTheWay, ...] | None
-    """Those that block most people first; null where the request leaves this part out."""
+    """Those that block most people first; null where the request leaves this part out, and of a remote model."""
     levers: tuple[Lever, ...] | None
     """Those that most answers use first; null likewise."""
     groups: tuple[GroupTable, ...]
@@ -235,6 +240,8 @@ class ReportAnswer(AnswerPart):
     terms that are better one way."""
     contestable: int | None
     """Refused records that at least half of the held-back future models accept as they are; null without them."""
+    labels: Mapping[str, str]
+    """What people call the features of the model."""
     warnings: tuple[str, ...]
     """What a reader has to know besides."""
 
@@ -251,6 +258,7 @@ def reduced(ref: ModelRef, payload: Json, texts: Sequence[str]) -> Json:
     accepted_by = [line["accepted_by"] for line in refused if line["accepted_by"] is not None]
     by_terms = [line["by_terms"] for line in refused if line["by_terms"] is not None]
     parts, model = payload["parts"], tasks.load(ref)
+    remote = model.black_box.remote is not None
     answer = ReportAnswer(
         model=identity(model.registered),
         source=ReportSource(records=len(every), **payload["source"]),
@@ -261,12 +269,13 @@ def reduced(ref: ModelRef, payload: Json, texts: Sequence[str]) -> Json:
         ),
         recourse=_recourse(given),
         preclusion=_preclusion(given),
-        limits=_limits(refused) if "limits" in parts else None,
-        levers=_levers(refused) if "levers" in parts else None,
+        limits=_limits(refused) if "limits" in parts and not remote else None,
+        levers=_levers(refused, remote=remote) if "levers" in parts else None,
         groups=tuple(_groups(refused, one, payload) for one in payload["groups"]["by"]),
         terms_alone=sum(by_terms) / len(by_terms) if by_terms else None,
         contestable=sum(share >= CONTESTABLE for share in accepted_by) if accepted_by else None,
-        warnings=tuple(_warnings(refused)),
+        labels={feature.name: feature.title for feature in model.black_box.space.features},
+        warnings=tuple(_warnings(refused, remote=remote)),
     )  # fmt: skip
     plain_answer: Json = plain(answer)
     return plain_answer
@@ -318,11 +327,14 @@ def _limits(refused: Sequence[Json]) -> tuple[LimitInTheWay, ...]:
     return tuple(sorted(found, key=lambda one: (-one.blocks, one.feature or "", one.limit)))
 
 
-def _levers(refused: Sequence[Json]) -> tuple[Lever, ...]:
+def _levers(refused: Sequence[Json], *, remote: bool) -> tuple[Lever, ...]:
     found = [line for line in refused if line["answer"]["status"] == "found"]
     used = Counter(name for line in found for name in line["answer"]["levers"])
     only = Counter(name for line in found for name in line["only"])
-    levers = (Lever(feature=name, used=count / len(found), only=only[name]) for name, count in used.items())
+    levers = (
+        Lever(feature=name, used=count / len(found), only=None if remote else only[name])
+        for name, count in used.items()
+    )
     return tuple(sorted(levers, key=lambda one: (-one.used, one.feature)))
 
 
@@ -393,8 +405,8 @@ def _row(
     )  # fmt: skip
 
 
-def _warnings(refused: Sequence[Json]) -> list[str]:
-    found = []
+def _warnings(refused: Sequence[Json], *, remote: bool) -> list[str]:
+    found = [REMOTE] if remote else []
     if len(refused) < LEAST:
         found.append(f"The model refuses {len(refused)} of these records: too few for shares to say much ({LEAST}).")
     return found + late_warnings([line["answer"] for line in refused])

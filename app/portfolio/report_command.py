@@ -83,7 +83,8 @@ def summary(result: "Json") -> str:
             f"months: median {months['p50']:.3g}."
         )
     lines += [
-        f"Changes {lever['feature']}: {lever['used']:.0%} of the answers; the only way for {lever['only']:,}."
+        f"Changes {lever['feature']}: {lever['used']:.0%} of the answers"
+        + ("." if lever["only"] is None else f"; the only way for {lever['only']:,}.")
         for lever in (result["levers"] or [])[:MOST_LISTED]
     ]
     lines += [_limit(one) for one in (result["limits"] or [])[:MOST_LISTED]]

@@ -80,11 +80,13 @@ def lines(ref: ModelRef, payload: Json) -> list[ReportLine | RecourseError]:
     spent = {i: _Spent(calls=1, rows=1) for i in scores}
     for i, one in asked.items():
         spent[i].add(one.calls, one.rows)
-    only = _only_levers(ref, common, payload, asked, spent) if "levers" in payload["parts"] else {}
+    # Of a remote model each question is paid: a report asks it no more than one for each person.
+    parts = () if model.black_box.remote is not None else payload["parts"]
+    only = _only_levers(ref, common, payload, asked, spent) if "levers" in parts else {}
     for i, score in scores.items():
         if i not in result:
             person, limits = asked.get(i), list[InTheWay]()
-            if person is not None and person.row_raw is None and "limits" in payload["parts"]:
+            if person is not None and person.row_raw is None and "limits" in parts:
                 reachable = partial(_reachable, person.problem, common, payload["deadline_s"], spent[i])
                 limits = in_the_way(person.actions, reachable)
             by_terms = None if person is None else _by_terms(_in_time(person.problem, payload["deadline_s"]), spent[i])

@@ -1,6 +1,6 @@
 """A report as one HTML file without scripts: for each part a sentence, a plot and a table; also dark and in print."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from app.questions.answers import Json
@@ -27,7 +27,8 @@ def page(found: Json) -> str:
     model = f"{found['model']['id']}@{found['model']['version']}"
     title = f"Recourse of the applicants whom {model} refuses"
     parts = [
-        _head(found), _levers(found), _cost(found), _limits(found), *map(_groups, found["groups"]), _ending(found)
+        _head(found), _levers(found), _cost(found), _limits(found),
+        *(_groups(table, found["labels"]) for table in found["groups"]), _ending(found)
     ]  # fmt: skip
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -106,9 +107,13 @@ def _levers(found: Json) -> str:
     if not found["levers"]:
         return ""
     levers = found["levers"]
-    used = [(one["feature"], one["used"], f"{one['used']:.0%}") for one in levers]
+    labels = found["labels"]
+    used = [(labels[one["feature"]], one["used"], f"{one['used']:.0%}") for one in levers]
     plot = bars("Share of the answers that change a feature", used)
-    rows = [(one["feature"], f"{one['used']:.1%}", f"{one['only']:,}") for one in levers]
+    rows = [
+        (labels[one["feature"]], f"{one['used']:.1%}", "–" if one["only"] is None else f"{one['only']:,}")
+        for one in levers
+    ]
     heads = ("feature", "share of the answers", "applicants without another way")
     return f"<h2>What would have to change</h2>{plot}" + _table("Features that answers change", heads, rows)
 
@@ -135,7 +140,7 @@ def _cost(found: Json) -> str:
 def _limits(found: Json) -> str:
     if not found["limits"]:
         return ""
-    limits = [(_limit(one), one) for one in found["limits"]]
+    limits = [(_limit(one, found["labels"]), one) for one in found["limits"]]
     plot = bars("Applicants with a way without one limit", [(n, o["blocks"], f"{o['blocks']:,}") for n, o in limits])
     rows = [
         (
@@ -151,11 +156,12 @@ def _limits(found: Json) -> str:
     return f"<h2>Which limit stands in the way</h2><p>{text}</p>{plot}" + _table("Limits", heads, rows)
 
 
-def _limit(one: Json) -> str:
-    return "time" if one["feature"] is None else f"{one['feature']}: {one['limit'].replace('_', ' ')}"
+def _limit(one: Json, labels: Mapping[str, str]) -> str:
+    return "time" if one["feature"] is None else f"{labels[one['feature']]}: {one['limit'].replace('_', ' ')}"
 
 
-def _groups(table: Json) -> str:
+def _groups(table: Json, labels: Mapping[str, str]) -> str:
+    by = labels.get(table["by"], table["by"])
     rows = [(row, one) for row in table["rows"] for one in row["harder"] if one["measure"] == "cost"]
     hidden = ", ".join(table["suppressed"])
     text = (
@@ -165,7 +171,7 @@ def _groups(table: Json) -> str:
         + (f" Not shown, as they are too small or could be had by subtraction: {hidden}." if hidden else "")
     )
     plot = points(
-        f"Harder, by {table['by']}",
+        f"Harder, by {by}",
         [(row["group"], one["interval"][0], one["value"], one["interval"][1], one["p"] <= 0.05) for row, one in rows],
     )
     cells = [
@@ -177,8 +183,8 @@ def _groups(table: Json) -> str:
         for row, one in rows
     ]  # fmt: skip
     heads = ("group", "refused", "with a way", "within the budget", "harder", "p", "p at equal score")
-    return f"<h2>By {escape(table['by'])}</h2><p>{escape(text)}</p>{plot if rows else ''}" + _table(
-        f"Groups by {table['by']}", heads, cells
+    return f"<h2>By {escape(by)}</h2><p>{escape(text)}</p>{plot if rows else ''}" + _table(
+        f"Groups by {by}", heads, cells
     )
 
 

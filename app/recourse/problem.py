@@ -2,10 +2,10 @@
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from annotated_types import Interval
@@ -24,6 +24,8 @@ from app.recourse.numerics.equal_rows import unique_rows
 
 MOST_NEIGHBOURS = 1500
 """Reference records whose distances to each other give `Reference.median_distances`."""
+
+Found = TypeVar("Found")
 
 PRIOR_RECORDS = 5.0
 """Records of the mean score that count in each weight of `Reference.weights`."""
@@ -46,6 +48,18 @@ class Reference:
     def X(self) -> Float[np.ndarray, "n d"]:
         """Encoded records."""
         return self.space.encode(self.rows_raw)
+
+    @cached_property
+    def _compared(self) -> dict[tuple[int, float], tuple[object, Any]]:
+        return {}
+
+    def once_compared(self, form: object, offset: float, compare: Callable[[], Found]) -> Found:
+        """What a comparison with another form of the model, as its weights, shows: made once for each and offset."""
+        if (key := (id(form), offset)) not in self._compared:
+            # The form is kept, so that its id stays its own.
+            self._compared[key] = form, compare()
+        found: Found = self._compared[key][1]
+        return found
 
     @cached_property
     def favourable(self) -> Int[np.ndarray, "k"]:

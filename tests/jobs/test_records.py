@@ -59,6 +59,19 @@ def progress(records: Records, job: str) -> tuple[int, int]:
     return found.done, found.total
 
 
+def test_a_closed_job_without_rows_ends_with_its_last_part(records: Records) -> None:
+    job = {
+        "id": new_id("job"), "kind": BATCH, "payload": {}, "timeout_s": None, "detail": "full", "key": None,
+    }  # fmt: skip
+    records.submit(job, [], closed=True)
+    assert queued == [(job["id"], 0, None, False)]
+    assert taken(records, str(job["id"])).rows == []
+    records.store(str(job["id"]), 0, ["{}"])
+    ended = records.finish(str(job["id"]), 0)
+    assert ended is not None
+    assert ended.status is JobStatus.SUCCEEDED
+
+
 @pytest.mark.parametrize(
     ("count", "children"),
     [(1, 3), (LEAST, 1), (LEAST + 1, 3), (CHUNK, 16), (4 * CHUNK, 1), (4 * CHUNK + 1, 3), (1234, 3), (5000, 16)],

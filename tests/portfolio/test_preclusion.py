@@ -199,6 +199,9 @@ def test_a_network_has_proofs_that_are_those_of_all_records(
         columns=None,
     )  # fmt: skip
     reference = replace(loaded.reference, scores=model.score_raw(loaded.reference.rows_raw))
+    compared: list[int] = []
+    gap_of = module._gap
+    monkeypatch.setattr(module, "_gap", lambda own, scores: compared.append(len(own)) or gap_of(own, scores))
     for record in loan_records(160, seed=21):
         if model.score_raw(space.read(record)[None])[0] >= 0.0:
             continue
@@ -210,6 +213,7 @@ def test_a_network_has_proofs_that_are_those_of_all_records(
         proven, found_one = proven + (found.proof is not None), found_one + (found.row_raw is not None)
     assert proven > 10
     assert found_one > 10
+    assert compared == [len(reference.scores)], "the layers are compared with the model once"
     # Layers that are not those of the black box prove nothing.
     other = replace(model, network=ReluNetwork((*layers[:2], (1.1 * layers[2][0], layers[2][1]))))
     assert all(

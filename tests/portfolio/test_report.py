@@ -19,11 +19,13 @@ from app.portfolio.report_schema import ReportAnswer, ReportRequest
 from app.questions.question import job_payload
 from app.registry.ref import ModelRef, Store
 from app.registry.registry import Registry
+from app.registry.trust import Trust
 from app.store.engine import open_engine
 from tests.api.asking import problem
 from tests.conftest import until
 from tests.forks import forks
 from tests.registry.loan import loan_records, make_linear
+from tests.remote.serving import make_remote, serving
 from tests.servers import Start, on_sqlite
 
 FIXED = {"immutable": ["age", "income", "amount"]}
@@ -34,9 +36,9 @@ CHOICES = {"savings": ("none", "some", "much"), "guarantor": (False, True), "hou
 Figures = tuple[list[dict[str, Any]], dict[str, Any]]
 
 
-def reported(store: Path, applicants: list[dict[str, Any]], **more: Any) -> Figures:
+def reported(store: Path | Store, applicants: list[dict[str, Any]], **more: Any) -> Figures:
     """The lines of applicants and the figures, computed in this process."""
-    opened = Store(root=str(store))
+    opened = store if isinstance(store, Store) else Store(root=str(store))
     ref = ModelRef.of(opened, opened.open().find("loan@2", include_inactive=True))
     asked = validated(ReportRequest, {"constraints": FIXED, **more})
     payload = {
@@ -192,6 +194,24 @@ def test_all_that_the_model_is_asked_counts_against_a_budget(loans: Path) -> Non
     assert any(line["limits"] for line in lines)
     # A proof confirms a record that it has found without counting it.
     assert 0.99 * asked <= sum(line["diagnostics"]["model_rows"] for line in lines) <= asked
+
+
+def test_a_remote_model_is_asked_for_answers_alone(tmp_path: Path) -> None:
+    with serving() as server:
+        opened = Store(root=str(tmp_path / "store"), trust=Trust(hosts=server.hosts))
+        opened.open().register(make_remote(tmp_path / "model", server).write(version="2"))
+        applicants = loan_records(30, seed=5)
+        server.behave()
+        lines, result = reported(opened, applicants)
+        asked = len(server.asked())
+        server.behave()
+        bare = reported(opened, applicants, parts=[])
+        assert asked == len(server.asked())
+    assert result["recourse"]["found"] < result["records"]["refused"]
+    assert (result["limits"], {lever["only"] for lever in result["levers"]}) == (None, {None})
+    assert any("remote" in sentence for sentence in result["warnings"])
+    assert [line["limits"] for line in lines] == [[]] * len(lines)
+    assert bare[1]["recourse"] == result["recourse"]
 
 
 @on_sqlite

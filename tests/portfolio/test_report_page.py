@@ -34,12 +34,22 @@ def test_the_tables_have_the_figures(found: dict[str, Any]) -> None:
     assert [row[1] for row in told["Refused applicants"]] == [
         str(found["recourse"]["found"]), str(proven), str(none["open"]),
     ]  # fmt: skip
-    assert [row[0] for row in told["Features that answers change"]] == [one["feature"] for one in found["levers"]]
+    names = [found["labels"][one["feature"]] for one in found["levers"]]
+    assert [row[0] for row in told["Features that answers change"]] == names
     assert [int(row[2]) for row in told["Limits"]] == [one["blocks"] for one in found["limits"]]
     (table,) = found["groups"]
     assert [row[0] for row in told["Groups by age"]] == [row["group"] for row in table["rows"]]
     costs = [one for row in table["rows"] for one in row["harder"] if one["measure"] == "cost"]
     assert [row[6] for row in told["Groups by age"]] == [f"{one['p_at_equal_score']:.3g}" for one in costs]
+
+
+def test_features_have_the_names_that_people_call_them(found: dict[str, Any]) -> None:
+    labels = {name: f"What is called {name}" for name in found["labels"]}
+    told = tables(page({**found, "labels": labels}))
+    named = [row[0] for row in told["Features that answers change"]]
+    assert all(name.startswith("What is called ") for name in named)
+    assert "What is called income: immutable" in [row[0] for row in told["Limits"]]
+    assert "Groups by What is called age" in told
 
 
 def test_it_is_one_small_file_that_fetches_and_runs_nothing(found: dict[str, Any]) -> None:
@@ -52,8 +62,8 @@ def test_it_is_one_small_file_that_fetches_and_runs_nothing(found: dict[str, Any
 
 
 def test_names_are_text(found: dict[str, Any]) -> None:
-    levers = [{"feature": "<b>&", "used": 0.5, "only": 1}]
-    text = page({**found, "levers": levers})
+    levers = [{"feature": "savings", "used": 0.5, "only": None}]
+    text = page({**found, "levers": levers, "labels": {**found["labels"], "savings": "<b>&"}})
     assert "<b>" not in text
     assert "&lt;b&gt;&amp;" in text
 
