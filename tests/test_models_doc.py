@@ -1,4 +1,4 @@
-"""docs/models.md: its examples are run and register as they are, and its tables name every key of a manifest."""
+"""docs/models.md: its tables name every key of a manifest, and the directories of its examples register."""
 
 import re
 from dataclasses import fields
@@ -18,17 +18,12 @@ from app.registry.artifact import Artifact, Endpoint, Format
 from app.registry.manifest import Manifest
 from app.registry.parsed_manifest import ParsedManifest
 from app.registry.registry import Registry
+from examples.model_directories import EXAMPLES
 from tests.optional import library
 
 TEXT = (Path(__file__).parents[1] / "docs/models.md").read_text()
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-PIPELINE, COMMON, *EXAMPLES = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 LIBRARIES = {"onnx": ("skl2onnx", "onnxruntime"), "xgboost": ("xgboost",), "lightgbm": ("lightgbm",)}
-
-
-def example(form: str) -> str:
-    (code,) = [code for code in EXAMPLES if f'write("{form}"' in code]
-    return code
 
 
 @pytest.fixture
@@ -39,8 +34,8 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_example_of_a_pipeline_drafts_and_registers_as_its_command_says(directory: Path) -> None:
     library("skops.io")
-    exec(PIPELINE, {})
-    (command,) = re.findall(r"^# recourse (models draft .*)$", PIPELINE, re.MULTILINE)
+    EXAMPLES["pipeline"]()
+    (command,) = re.findall(r"^recourse (models draft .*own_score.*)$", TEXT, re.MULTILINE)
     done = CliRunner().invoke(cli, command.split())
     assert done.exit_code == 0, done.output
     assert "favourable: good: confirmed by the scores" in done.output
@@ -61,7 +56,7 @@ def test_the_example_of_a_pipeline_drafts_and_registers_as_its_command_says(dire
 def test_each_example_of_records_registers(directory: Path, name: str, of_feature: dict[str, object]) -> None:
     for needed in LIBRARIES["xgboost"]:
         library(needed)
-    exec(COMMON + example("xgboost") + example(name), {})
+    EXAMPLES[name]()
     registered = Registry(directory / "store").register(directory / name)
     assert registered.registration.warnings == ()
     features = registered.manifest.features
@@ -70,14 +65,14 @@ def test_each_example_of_records_registers(directory: Path, name: str, of_featur
 
 def test_the_example_of_categories_registers(directory: Path) -> None:
     library("xgboost")
-    exec(COMMON + example("xgboost") + example("categories"), {})
+    EXAMPLES["categories"]()
     registered = Registry(directory / "store").register(directory / "categories")
     assert registered.registration.warnings == ()
     assert not registered.load().black_box.fractional
 
 
 def test_the_example_of_advice_registers(directory: Path) -> None:
-    exec(COMMON + example("linear") + example("advice"), {})
+    EXAMPLES["advice"]()
     registered = Registry(directory / "store").register(directory / "advice")
     assert registered.registration.warnings == ()
     income, months = registered.manifest.features
@@ -86,7 +81,7 @@ def test_the_example_of_advice_registers(directory: Path) -> None:
 
 
 def test_the_example_of_rules_registers(directory: Path) -> None:
-    exec(COMMON + example("linear") + example("rules"), {})
+    EXAMPLES["rules"]()
     registered = Registry(directory / "store").register(directory / "rules")
     assert registered.registration.warnings == ()
     flat, ratio = registered.rules
@@ -99,15 +94,14 @@ def test_the_example_of_rules_registers(directory: Path) -> None:
 def test_each_example_registers(directory: Path, form: str) -> None:
     for name in LIBRARIES.get(form, ()):
         library(name)
-    needed = example("sklearn") if form == "onnx" else ""  # which imports the estimator
-    exec(COMMON + needed + example(form), {})
+    EXAMPLES[form]()
     registered = Registry(directory / "store").register(directory / form)
     assert registered.name == f"loan-{form}@1"
     assert registered.manifest.artifact.format == form
 
 
 def test_the_remote_example_is_sound(directory: Path) -> None:
-    exec(COMMON + example("linear"), {})
+    EXAMPLES["linear"]()
     (artifact,) = [block for block in BLOCKS if block.startswith("artifact:")]
     manifest = yaml.safe_load((directory / "linear/model.yaml").read_text()) | yaml.safe_load(artifact)
     assert ParsedManifest.of(manifest).faults == ()
