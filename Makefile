@@ -14,7 +14,7 @@ GENERATORS := .venv/generators/.installed
 LIGHT := .venv/.installed-light
 TORCH := torch==2.13.0
 
-.PHONY: help setup run test check release-check linters run-time-types generators openapi screenshots bench test-image lock clean
+.PHONY: help setup run test check checked-tests release-check linters run-time-types generators openapi screenshots bench test-image lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -82,16 +82,19 @@ test: $(STAMP)
 	$(PYTEST) $(ARGS)
 
 # Every test but those that run before a release, with two seeds where `make test` takes one. `make release-check` runs
-# every test with all its cases.
+# every test with all its cases, and checks types at run time.
 CHECKED := -m "not release" --seeds 2 --durations 20
 
-# Linters and types at once: mypy takes one processor only. Four processes then, since tests wait for servers.
-# Nothing runs twice until it passes: what fails is wrong.
-check: $(STAMP) $(GENERATORS)
-	$(MAKE) --jobs 2 linters run-time-types
+# Linters beside the tests. Four processes, since tests wait for servers. Nothing runs twice until it passes: what fails
+# is wrong.
+check: $(STAMP)
+	$(MAKE) --jobs 2 linters checked-tests
+
+checked-tests: $(STAMP)
 	$(MAKE) test ARGS='$(CHECKED)' PROCESSES=4
 
 release-check: $(STAMP) $(GENERATORS)
+	$(MAKE) --jobs 2 linters run-time-types
 	$(MAKE) test ARGS='-m "" --seeds 0 --hypothesis-profile all' PROCESSES=4
 
 linters: $(STAMP)

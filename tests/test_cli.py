@@ -494,7 +494,7 @@ def test_the_demo_answers_then_keeps_serving_until_interrupted(
     assert demo.returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_demo_where_everybody_needs_a_key_serves_and_says_so(start: Callable[..., subprocess.Popen[str]]) -> None:
     demo = start("demo", RECOURSE_MODELS_STORE=str(ROOT / "models_store"), RECOURSE_AUTH="required")
     assert demo.stdout
@@ -510,7 +510,7 @@ def test_a_demo_where_everybody_needs_a_key_serves_and_says_so(start: Callable[.
     assert demo.returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_demo_without_an_answer_ends_with_a_sentence(
     start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:

@@ -270,7 +270,7 @@ def test_german_credit_registers_and_scores_as_its_file_says(
     assert result.test_labels[accepted].mean() > result.test_labels[~accepted].mean() + 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_german_credit_script_runs_as_the_readme_of_its_module_says(present: Path, tmp_path: Path) -> None:
     command = [sys.executable, ROOT / "examples/german_credit/train.py", "--data", present, "--features", "four"]
     command += ["--output", tmp_path / "model", "--register", tmp_path / "store"]

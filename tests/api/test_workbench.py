@@ -267,7 +267,7 @@ def test_a_limit_that_blocks_is_named_and_can_be_taken_back(workbench: Open) -> 
     assert text(page, ".changes").startswith("Use less of your card and overdraft limits")
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_range_is_kept(workbench: Open) -> None:
     page = workbench()
     ask(page)
@@ -286,7 +286,7 @@ def test_a_range_is_kept(workbench: Open) -> None:
 # --- methods ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_every_method_has_its_parameters_and_its_dial(desk: Open) -> None:
     page = desk()
     choose(page, "plain")
@@ -300,7 +300,7 @@ def test_every_method_has_its_parameters_and_its_dial(desk: Open) -> None:
         assert page.is_visible("#slider-panel") == bool(method["knobs"])
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_what_a_method_measured_is_told(workbench: Open) -> None:
     page = workbench()
     page.wait_for_selector("#example:enabled")
@@ -374,7 +374,7 @@ def test_the_default_request_asks_for_future_validity(desk: Open) -> None:
     assert "40 retrained models: 20 guide the search for an answer, and 20 others measure" in text(page, "#futures")
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_stand_ins_are_named_as_such(desk: Open, lender: Running) -> None:
     page = desk()
     choose(page, "other")
@@ -576,7 +576,7 @@ def test_it_is_told_why_training_failed(desk: Open, lender: Running) -> None:
 # --- the frontier ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_point_of_the_frontier_shows_its_changes(workbench: Open) -> None:
     page = workbench()
     ask(page)
@@ -681,7 +681,7 @@ def test_a_list_of_stored_answers_that_comes_late_does_not_replace_the_one_asked
 # --- pictures, reasons and the letter --------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_pictures_of_the_readme_can_be_taken_again(workbench: Open, tmp_path: Path) -> None:
     taken = take(workbench, tmp_path)
     kept = Path(__file__).parents[2] / "docs"

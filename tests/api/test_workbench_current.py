@@ -13,6 +13,9 @@ from tests.browser import Open, Page, ask, fill_in, text, workbench_of
 from tests.conftest import Running, run
 from tests.registry.loan import WEIGHTS, make_linear
 
+pytestmark = pytest.mark.release
+"""The main path through the page is in `test_workbench.py`."""
+
 CHANGES: dict[str, Callable[[Page], Any]] = {
     "another example": lambda page: page.click("#example"),
     "a field": lambda page: page.fill("#f-age", "41"),
@@ -81,7 +84,6 @@ def current(page: Page) -> list[str]:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_an_answer_to_another_question_is_not_shown_as_current(workbench: Open, change: str) -> None:
     page = workbench()
@@ -100,7 +102,6 @@ def test_an_answer_to_another_question_is_not_shown_as_current(workbench: Open, 
         assert page.evaluate("() => document.activeElement.id") == "f-age", "nobody is taken away from what they type"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_curve_of_another_question_is_not_shown_as_current(workbench: Open, change: str) -> None:
     page = workbench()
@@ -119,7 +120,6 @@ def test_a_curve_of_another_question_is_not_shown_as_current(workbench: Open, ch
     assert "curve" not in current(page)
 
 
-@pytest.mark.slow
 def test_a_first_answer_follows_the_limits_that_change_while_it_is_computed(workbench: Open) -> None:
     page = workbench()
     fill_in(page)
@@ -136,7 +136,6 @@ def test_a_first_answer_follows_the_limits_that_change_while_it_is_computed(work
     assert current(page) == ["answer"]
 
 
-@pytest.mark.slow
 def test_the_next_person_is_asked_about_at_a_click_only(workbench: Open) -> None:
     page = workbench(prepare=lambda page: page.clock.install())
     ask(page)
@@ -151,7 +150,6 @@ def test_the_next_person_is_asked_about_at_a_click_only(workbench: Open) -> None
     assert len(held) == 1
 
 
-@pytest.mark.slow
 def test_what_the_person_cannot_do_makes_the_curve_outdated(workbench: Open) -> None:
     page = workbench()
     ask_and_draw(page)
@@ -160,7 +158,6 @@ def test_what_the_person_cannot_do_makes_the_curve_outdated(workbench: Open) -> 
     assert current(page) == ["answer"]
 
 
-@pytest.mark.slow
 def test_another_model_has_no_answer_yet_and_the_same_applicant(desk: Open) -> None:
     page = desk()
     ask_and_draw(page)
@@ -191,7 +188,6 @@ def test_another_model_has_no_answer_yet_and_the_same_applicant(desk: Open) -> N
     assert page.locator("#fields .fault").count() == 0
 
 
-@pytest.mark.slow
 def test_what_is_left_empty_is_empty_for_another_model_too(desk: Open) -> None:
     page = desk()
     page.wait_for_selector("#example:enabled")
@@ -202,7 +198,6 @@ def test_what_is_left_empty_is_empty_for_another_model_too(desk: Open) -> None:
     assert page.locator("#fields .fault").count() == 0
 
 
-@pytest.mark.slow
 def test_the_limits_of_one_person_are_not_those_of_the_next(workbench: Open) -> None:
     page = workbench()
     ask(page)
@@ -224,7 +219,6 @@ def test_the_limits_of_one_person_are_not_those_of_the_next(workbench: Open) -> 
     assert body["sequential"] is False
 
 
-@pytest.mark.slow
 def test_an_error_is_no_outdated_answer(workbench: Open) -> None:
     page = workbench()
     ask_and_draw(page)
@@ -245,7 +239,6 @@ def test_an_error_is_no_outdated_answer(workbench: Open) -> None:
     assert current(page) == ["answer"], "the answer still follows"
 
 
-@pytest.mark.slow
 def test_the_measure_of_a_curve_outlives_another_method(workbench: Open) -> None:
     page = workbench()
     ask(page)

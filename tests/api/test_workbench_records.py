@@ -104,7 +104,7 @@ def test_a_missing_number_is_sent_as_null(page: Page) -> None:
     assert back["records"] == [RECORD]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_levels_may_be_missing_too(page: Page) -> None:
     body = sent(page, lambda: page.select_option("#f-housing", label="missing"))
     assert body["records"][0]["housing"] is None
@@ -123,7 +123,7 @@ def test_a_code_is_a_state_with_a_name(page: Page) -> None:
     assert page.is_hidden("#limit-debts .track b")  # a state has no place on the track
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_who_types_a_code_means_its_state(page: Page) -> None:
     page.fill("#f-debts", "-9")
     page.press("#f-debts", "Tab")
@@ -133,7 +133,7 @@ def test_who_types_a_code_means_its_state(page: Page) -> None:
     assert text(page, "#f-income-hint") == "Income must be at least 0 EUR."
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_an_empty_field_is_not_a_missing_value(page: Page) -> None:
     page.fill("#f-income", "")
     page.click("#ask")
@@ -152,7 +152,7 @@ def test_derived_features_are_computed_and_not_sent(page: Page) -> None:
     page.wait_for_function("() => document.querySelector('#f-burden').innerText === 'missing'")
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_form_says_what_is_never_advice(page: Page) -> None:
     assert text(page, "#f-age-hint") == "18 to 100 years · protected, never part of advice"
     assert text(page, "#f-months_in_job-hint") == "from 0 months · moves with time, never part of advice"
@@ -179,7 +179,7 @@ def test_an_answer_says_what_follows_and_how_long_it_takes(page: Page) -> None:
     assert "It takes about 3 months." in text(page, "#answer-body")
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_more_time_can_be_allowed(page: Page) -> None:
     page.click("#limits summary")
     for name in ("amount", "savings", "guarantor", "housing", "debts"):
@@ -193,7 +193,7 @@ def test_more_time_can_be_allowed(page: Page) -> None:
     assert page.input_value("#months") == "120"
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_an_answer_to_a_person_without_numbers_has_words(page: Page) -> None:
     tick(page, "income", "missing")
     sent(page, lambda: tick(page, "debts", "no bureau record"))

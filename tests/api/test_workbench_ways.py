@@ -10,6 +10,9 @@ from app.questions.offers_schema import REGULAR
 from tests.browser import Open, Page, ask, fill_in, text, violations
 from tests.conftest import Running
 
+pytestmark = pytest.mark.release
+"""The main path through the page is in `test_workbench.py`."""
+
 TWO_WAYS, THREE_WAYS = 2, 5
 """Examples of the demo: applicants with so many ways."""
 
@@ -50,7 +53,6 @@ def names(way: dict[str, Any]) -> list[str]:
     return [change["feature"] for change in way["changes"]]
 
 
-@pytest.mark.slow
 def test_ways_stand_side_by_side_and_say_what_differs(workbench: Open) -> None:
     page, answer = example(workbench, THREE_WAYS, bypass_csp=True, reduced_motion="reduce")
     ways = answer["counterfactuals"]
@@ -93,7 +95,6 @@ def test_ways_stand_side_by_side_and_say_what_differs(workbench: Open) -> None:
     assert page.evaluate("() => document.documentElement.scrollWidth") == 390
 
 
-@pytest.mark.slow
 def test_what_the_person_cannot_do_is_ruled_out_until_it_is_taken_back(workbench: Open) -> None:
     page, first = example(workbench, bypass_csp=True, reduced_motion="reduce")
     change = first_change(first["counterfactuals"][0])
@@ -131,7 +132,6 @@ def test_what_the_person_cannot_do_is_ruled_out_until_it_is_taken_back(workbench
     assert last["counterfactuals"] == first["counterfactuals"]
 
 
-@pytest.mark.slow
 def test_when_nothing_is_left_the_reason_and_the_chips_are_shown(workbench: Open) -> None:
     page, answer = example(workbench)
     while answer["status"] == "found":
@@ -147,7 +147,6 @@ def test_when_nothing_is_left_the_reason_and_the_chips_are_shown(workbench: Open
     assert page.locator(".chip").count() == chips - 1
 
 
-@pytest.mark.slow
 def test_the_wishes_of_one_person_are_not_those_of_the_next(workbench: Open) -> None:
     page, _ = example(workbench)
     press(page, "Can’t do this")
@@ -160,7 +159,6 @@ def test_the_wishes_of_one_person_are_not_those_of_the_next(workbench: Open) -> 
     assert len(ages) == 5
 
 
-@pytest.mark.slow
 def test_a_wish_that_no_longer_fits_is_named_as_on_the_page(workbench: Open, demo: Running) -> None:
     page, first = example(workbench)
     features = httpx.get(f"{demo.url}/models/consumer-loan/schema").json()["features"]
@@ -189,7 +187,6 @@ def test_a_wish_that_no_longer_fits_is_named_as_on_the_page(workbench: Open, dem
     assert said == f"“{feature['label']}” is the applicant's own value, so nothing changes"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pointer", "before", "rest"),
     [
@@ -209,7 +206,6 @@ def test_what_the_service_says_of_a_wish_has_the_label(workbench: Open, pointer:
     assert text(page, "#answer-body .bad li") == f"“{label}” {before.removesuffix('of ')}{rest}"
 
 
-@pytest.mark.slow
 def test_how_far_a_number_moves_is_typed(workbench: Open) -> None:
     page, first = example(workbench)
     page.click("#limits summary")
@@ -236,7 +232,6 @@ def test_how_far_a_number_moves_is_typed(workbench: Open) -> None:
     assert answered.value.ok
 
 
-@pytest.mark.slow
 def test_the_share_asked_for_and_the_ways_are_typed(workbench: Open) -> None:
     page, _ = example(workbench)
     with page.expect_response("**/recourse") as answered:
@@ -248,7 +243,6 @@ def test_the_share_asked_for_and_the_ways_are_typed(workbench: Open) -> None:
     assert asked(answered)["body"]["count"] == 4
 
 
-@pytest.mark.slow
 def test_wrong_numbers_are_explained_at_their_fields_and_not_sent(workbench: Open) -> None:
     page, _ = example(workbench)
     page.click("#limits summary")
@@ -277,7 +271,6 @@ def test_wrong_numbers_are_explained_at_their_fields_and_not_sent(workbench: Ope
     assert page.locator(".fault").count() == 0
 
 
-@pytest.mark.slow
 def test_a_stored_answer_brings_its_applicant_back(workbench: Open) -> None:
     page, first = example(workbench, THREE_WAYS, bypass_csp=True, reduced_motion="reduce")
     page.fill("#store-as", "brought back")
@@ -296,7 +289,6 @@ def test_a_stored_answer_brings_its_applicant_back(workbench: Open) -> None:
     assert violations(page) == []
 
 
-@pytest.mark.slow
 def test_terms_that_are_accepted_are_shown_with_all_others(workbench: Open) -> None:
     page = workbench(bypass_csp=True, reduced_motion="reduce")
     page.wait_for_selector("#example:enabled")

@@ -20,7 +20,7 @@ from tests.conftest import Running, run
 from tests.jobs.serving import Server
 from tests.keys.test_tenants import client_with
 from tests.ledger.test_servers import database_of
-from tests.servers import Start, on_both
+from tests.servers import Start
 
 LETTER = {"channel": "post", "text": "Dear Ms Zebra"}
 REVIEW = {"by": "Sam", "reason": "zebra", "decision": "accepted", "corrections": {"income": APPLICANT["income"] + 10.0}}
@@ -38,7 +38,6 @@ def record(client: httpx.Client, address: str, body: dict[str, Any], **headers: 
     return response
 
 
-@on_both
 def test_what_is_recorded_survives_kill_9(start: Start) -> None:
     server = start().ready()
     case = given(server.client)

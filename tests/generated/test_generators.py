@@ -13,6 +13,9 @@ import pytest
 from app.api.examples import RECOURSE_EXAMPLES
 from tests.conftest import Running
 
+pytestmark = pytest.mark.release
+"""`tests/api/test_contract.py` holds answers against openapi.json at every change."""
+
 HERE = Path(__file__).parent
 DESCRIPTION = str(HERE.parents[1] / "openapi.json")
 TOOLS = Path(sys.prefix) / "generators" / "bin"
@@ -68,10 +71,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Generated:
     return of
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "tool", [pytest.param(tool, marks=pytest.mark.release if tool in NEEDS_JAVA else ()) for tool in TO_PYTHON]
-)
+@pytest.mark.parametrize("tool", TO_PYTHON)
 def test_a_generated_client_asks_for_recourse(tool: str, demo: Running, generated: Generated) -> None:
     folder, _ = generated(tool)
     script = TO_PYTHON[tool][2]
@@ -81,7 +81,6 @@ def test_a_generated_client_asks_for_recourse(tool: str, demo: Running, generate
         assert said.splitlines()[0] == "found", name
 
 
-@pytest.mark.slow
 def test_no_operation_is_left_out(generated: Generated) -> None:
     """What openapi-python-client cannot read it leaves out, with a warning: here bodies that may be JSON as well."""
     folder, said = generated("openapi-python-client")
@@ -92,7 +91,6 @@ def test_no_operation_is_left_out(generated: Generated) -> None:
     assert operations <= {path.stem for path in folder.glob("recourse_client/api/*/*.py")}
 
 
-@pytest.mark.release
 @pytest.mark.parametrize(("language", "suffix"), [("java", "java"), ("typescript-fetch", "ts")])
 def test_other_languages_are_generated(language: str, suffix: str, tmp_path: Path) -> None:
     """The generator validates the description first, as no flag turns that off."""

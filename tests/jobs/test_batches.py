@@ -18,7 +18,7 @@ from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
 from tests.conftest import until
 from tests.jobs.serving import OwnPostgres, Server, drop_connections, own_postgres
 from tests.processes import gone
-from tests.servers import Start, on_both, on_sqlite
+from tests.servers import Start, on_sqlite
 
 PATH = "/recourse/batch"
 
@@ -316,7 +316,6 @@ def in_the_middle(server: Server, address: str, ledger: Path) -> None:
     assert server.job(address)["finished_at"] is None
 
 
-@on_both
 @linux
 def test_a_batch_survives_its_killed_server(start: Start, ledger: Path) -> None:
     applicants = many(5)

@@ -16,7 +16,7 @@ from tests.api.odd_model import LOOPS
 from tests.conftest import until
 from tests.jobs.serving import Server, drop_connections
 from tests.processes import gone
-from tests.servers import Start, on_both, on_sqlite
+from tests.servers import Start, on_sqlite
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only the Linux kernel ends children with their parent")
 
@@ -195,7 +195,6 @@ def test_a_job_that_fails_is_not_tried_again(server: Server, ledger: Path, kind:
     assert "secret" not in server.log.read_text()
 
 
-@on_both
 @linux
 def test_a_job_survives_its_killed_server_and_is_finished_once(start: Start, tmp_path: Path, ledger: Path) -> None:
     server = start().ready()
@@ -279,7 +278,6 @@ def test_requests_are_answered_while_jobs_are_computed_and_pages_follow_each_oth
     assert found == [job["id"] for job in whole["jobs"]]
 
 
-@on_both
 def test_a_second_server_of_the_same_name_leaves_the_jobs_alone(start: Start, tmp_path: Path, ledger: Path) -> None:
     first = start(RECOURSE_EXECUTOR_ID="one").ready()
     held = tmp_path / "held"

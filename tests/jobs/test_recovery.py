@@ -56,7 +56,7 @@ def ask(client: object, **changes: object) -> str:
 
 
 @pytest.mark.parametrize("start", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("way", ["sqlite3 -readonly", "python -c"])
+@pytest.mark.parametrize("way", [pytest.param("sqlite3 -readonly", marks=pytest.mark.release), "python -c"])
 def test_a_restored_ledger_holds_what_it_held_and_what_was_erased_is_erased_again(
     start: Start, shell: Shell, tmp_path: Path, way: str
 ) -> None:

@@ -39,6 +39,7 @@ def test_what_a_dead_worker_had_begun_is_finished_by_another(cluster: tuple[Serv
     two.stop()
 
 
+@pytest.mark.release
 def test_workers_that_lose_their_connections_keep_their_names(
     cluster: tuple[Server, StartWorker], ledger: Path
 ) -> None:

@@ -25,7 +25,7 @@ DAMAGED = (
 )  # fmt: skip
 """One case of each kind of file. Pickles can run any code, so trusting them includes their damage."""
 
-OFTEN = {"linear", "torch, safetensors", "xgboost", "sklearn, table, forest"}
+OFTEN = {"torch, safetensors", "xgboost"}
 """Tried each time, the others before a release."""
 
 NAMES = [pytest.param(name, marks=[pytest.mark.slow if name in OFTEN else pytest.mark.release]) for name in DAMAGED]

@@ -15,7 +15,7 @@ def test_no_random_table_registers_wrong_without_a_question() -> None:
     _tried(range(1_000, 1_008))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_few_random_tables_are_refused() -> None:
     found = _tried(range(60))
     assert sum(one.startswith("refused") for one in found) <= 6

@@ -102,5 +102,6 @@ function reviewForm(id, corrected, again) {
       button.disabled = false;
     }
   };
+  tell();
   return h("details", { ontoggle: tell }, h("summary", {}, "Look at it again"), form);
 }
