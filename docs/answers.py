@@ -28,7 +28,7 @@ OF_ONE_ANSWER = frozenset(("id", "created_at", "expires_at", "verified_at", "dat
 def asked(client: "httpx.Client") -> dict[str, Any]:
     """The answer of the demo to an example request of each operation about an applicant, by operation id.
 
-    Of a curve, offers, reasons, stresses and the records of a plan and their changes, the first one.
+    Of a curve, offers, reasons, stresses and stored records and their changes, the first one, without its steps.
     """
 
     def post(path: str, examples: Any, name: str = "") -> Any:
@@ -38,9 +38,9 @@ def asked(client: "httpx.Client") -> dict[str, Any]:
     def get(path: str) -> Any:
         return client.get(path).raise_for_status().json()
 
-    def of_plan(answer: Any) -> Any:
+    def shortened(answer: Any) -> Any:
         first = answer["counterfactuals"][0]
-        return answer | {"counterfactuals": [first | {"changes": first["changes"][:1]}]}
+        return answer | {"counterfactuals": [first | {"changes": first["changes"][:1], "steps": None}]}
 
     recourse = post("/recourse", RECOURSE_EXAMPLES)
     curve = post("/recourse/frontier", FRONTIER_EXAMPLES, "retraining")
@@ -51,13 +51,13 @@ def asked(client: "httpx.Client") -> dict[str, Any]:
     corrected = post("/recourse/correct", CORRECT_EXAMPLES)
     return {
         "create_recourse": recourse,
-        "get_recourse": get(f"/recourse/{recourse['id']}"),
+        "get_recourse": shortened(get(f"/recourse/{recourse['id']}")),
         "get_notice": get(f"/recourse/{recourse['id']}/notice"),
         "verify_recourse": post(f"/recourse/{recourse['id']}/verify", VERIFY_EXAMPLES),
         "create_frontier": curve | {"points": curve["points"][:1]},
         "list_offers": terms | {"offers": terms["offers"][:1]},
-        "certify_counterfactuals": of_plan(certified),
-        "correct_plan": of_plan(corrected),
+        "certify_counterfactuals": shortened(certified),
+        "correct_plan": shortened(corrected),
         "state_reasons": reasons | {"reasons": reasons["reasons"][:1]},
         "predict_decisions": post(f"/models/{DEMO_MODEL}/predict", PREDICT_EXAMPLES),
         "get_model": model | {"futures": model["futures"] | {"stress": model["futures"]["stress"][:1]}},

@@ -38,6 +38,13 @@ def test_an_instance_is_explained_by_its_recourse(client: httpx.Client) -> None:
     assert again["explanations"][0]["status"] == "already_favourable"
 
 
+def test_a_model_that_answers_is_ready(client: httpx.Client) -> None:
+    for name in ("loan", "loan@1"):
+        response = client.get(f"/v1/models/{name}")
+        assert (response.status_code, response.json()) == (200, {"name": name, "ready": True})
+    problem(client.get("/v1/models/nobody"), 404, "unknown-model")
+
+
 def test_faults_of_an_instance_have_their_place_in_the_request(client: httpx.Client) -> None:
     bad = {**APPLICANT, "age": "old", "shoes": 2}
     assert set(faults(client.post(ADDRESS, json={"instances": [bad]}), code="invalid-record")) == {

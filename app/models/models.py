@@ -187,6 +187,13 @@ class Models:
         """One registered version, also one that is not active by its full name."""
         return _summary(self.find(name, include_inactive=True))
 
+    def require_answering(self, name: str) -> None:
+        """Raise `UnknownModel`, or `ModelUnusable` where its last loading failed, unless a version answers requests."""
+        model = self.find(name)
+        self._quarantine.require(model.name)
+        if reason := model.distrusted or self._lane.problems.get(model.name):
+            raise ModelUnusable(reason)
+
     async def schema(self, name: str) -> Json:
         """The features of a model, and records to try."""
         model = self.find(name)

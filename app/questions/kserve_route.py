@@ -1,4 +1,4 @@
-"""POST /v1/models/{id}:explain, as explainers of KServe are asked by its V1 protocol."""
+"""POST /v1/models/{id}:explain and GET /v1/models/{id}, as KServe's V1 protocol has them."""
 
 import json
 from dataclasses import replace
@@ -42,6 +42,13 @@ class ExplainAnswer(Described):
 
 
 EXPLAIN_EXAMPLES: Any = {"refused": {"summary": "One applicant", "value": {"instances": [APPLICANT]}}}
+
+
+@router.get("/v1/models/{id}", include_in_schema=False)
+async def readiness(name: ModelName, service: ServiceDep) -> dict[str, object]:
+    """What KServe's clients ask first. A model that does not answer is a problem document with the reason."""
+    service.models.require_answering(name)
+    return {"name": name, "ready": True}
 
 
 @router.post(

@@ -98,6 +98,7 @@ def test_one_bad_model_does_not_take_the_others_away(does: str, harm: Path, loan
             assert trapped.result().status_code in (500, 503)
             until(lambda: ask("trap").json()["code"] == "model-quarantined")
             assert "trap@1" in problem(ask("trap"), 503, "model-quarantined")["detail"]
+            problem(client.get("/v1/models/trap"), 503, "model-quarantined")
             assert ask("loan").status_code == 200
             until(lambda: client.get("/health/ready").status_code == 200)
             ready: dict[str, Any] = client.get("/health/ready").json()
