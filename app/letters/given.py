@@ -8,6 +8,7 @@ from app.keys.keys import may_read_scores
 from app.letters.letter import Facts, Lender, Notice, notice_of
 from app.letters.regime import Templates
 from app.letters.template import LENDER
+from app.letters.words import missing_words
 from app.questions.answers import Frame, Json, identity
 from app.questions.question import Question
 from app.questions.use_cases import REASONS
@@ -58,7 +59,7 @@ def notice_about(
 
     Raises
     ------
-    NoticeIncomplete : settings that it states are not there, and it is no `draft`
+    NoticeIncomplete : settings or words of the manifest that it states are not there, and it is no `draft`
     """
     missing = templates.letters[language].missing(lender)
     if missing and not draft:
@@ -71,11 +72,18 @@ def notice_about(
     manifest = model.manifest
     facts = Facts(
         answer=answer,
+        question=request["question"],
         applicant=request["applicant"],
         reasons=answer.get("reasons") or reasons,
         features=model.space.schema,
-        title=manifest.titles.get(language, manifest.title),
+        title=manifest.title,
+        titles=manifest.titles,
         threshold=manifest.threshold if manifest.output is Output.PROBABILITY else None,
         scale=manifest.points,
     )
-    return notice_of(facts, templates.languages[language], templates.regime, lender, addressee, missing, offer=offer)
+    spoken = templates.languages[language]
+    notice = notice_of(facts, spoken, templates.regime, lender, addressee, missing, offer=offer)
+    words = missing_words(facts, notice, spoken, templates.default)
+    if words and not draft:
+        raise NoticeIncomplete(f"The letter has to state what has no words: {', '.join(words)}.")
+    return replace(notice, missing=missing + words)

@@ -7,11 +7,13 @@ from typing import Any
 
 from app.letters.language import Language
 from app.questions.answers import Frame, Json, Timestamp
+from app.questions.question import Case
 from app.recourse.actions.accepted_values import AcceptedValues
+from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.sentences import about_text, change_text, title_text
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.answer_part import AnswerPart
-from app.recourse.features import Feature, RawValue
+from app.recourse.features import Feature, RawValue, Takes
 from app.recourse.method_run import UNSEEN_WARNING
 from app.recourse.models.score import PointScale
 from app.recourse.promise import promise_text, ways_text
@@ -49,7 +51,7 @@ class NoticeReason(AnswerPart):
     value: str | None
     """The applicant's value; null where `text` says it, or where it has no order."""
     usual: str | None
-    """What is usual among those whom the applicant is compared with; null like `value`."""
+    """What is usual among those whom the applicant is compared with; null where the value has no order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,8 @@ class Notice(AnswerPart):
     regime: str
     """Which of the lender's letters."""
     missing: tuple[str, ...]
-    """Settings that are not there and that the letter has to state: it is a draft then, and not to be sent."""
+    """Settings, and words of the manifest, that are not there and that the letter has to state: it is a draft then,
+    and not to be sent."""
     date: str
     """Of the answer."""
     created_at: Timestamp
@@ -108,6 +111,13 @@ class Notice(AnswerPart):
     """Whether values of the application are unlike all in the records of the model, which may decide less reliably."""
     precluded: bool
     """Whether it is proven that the model refuses every record that the applicant could reach."""
+    accepts_some: bool
+    """Whether today's model accepts a change that was tried although there is no way: it does not withstand what the
+    request asks for."""
+    limited: bool
+    """Whether the request rules changes out that the applicant could make otherwise."""
+    reach_until: str | None
+    """Date until which a change had to be made to be looked for; null where the model says nothing of time."""
     probability: str | None
     """The model's probability of the favourable outcome today."""
     threshold: str | None
@@ -155,12 +165,16 @@ class Facts:
 
     answer: Json
     """As it was sent."""
+    question: Json
+    """What was asked about the applicant."""
     applicant: Mapping[str, RawValue]
     reasons: Json | None
     """The answer's own, or computed again; None where nothing was refused."""
     features: Sequence[Feature]
     """Of the version that answered."""
     title: str
+    titles: Mapping[str, str]
+    """In other languages."""
     threshold: float | None
     """The least probability that the model accepts; None for another output."""
     scale: PointScale | None = None
@@ -202,13 +216,16 @@ def notice_of(
         regime=regime,
         date=language.date_text(answer["created_at"]),
         created_at=answer["created_at"],
-        title=facts.title,
+        title=facts.titles.get(language.tag, facts.title),
         model=version_of(answer),
         lender=lender,
         addressee=addressee,
         missing=missing,
         unseen=any(UNSEEN_WARNING in warning for warning in answer.get("warnings", ())),
-        precluded=bool(answer.get("precluded")),
+        precluded=(answer.get("precluded") or {}).get("status") == "proven",
+        accepts_some=bool((answer.get("nearest") or {}).get("favourable")),
+        limited=_is_limited(facts.question),
+        reach_until=_reach_until(facts, language),
         refused=factual is not None and not factual["favourable"],
         accepted=factual is not None and factual["favourable"],
         probability=None if probability is None else language.percent_text(probability, digits),
@@ -242,6 +259,26 @@ def _offer(facts: Facts, features: Mapping[str, Feature], language: Language) ->
     return tuple(lines)
 
 
+def _is_limited(question: Json) -> bool:
+    """Whether the request rules out changes."""
+    asked = Case.from_json({name: question[name] for name in ("constraints", "timing") if name in question})
+    excluded = (question.get("wishes") or {}).get("exclude") or {}
+    return asked.constraints != Constraints() or any(excluded.values())
+
+
+def _reach_until(facts: Facts, language: Language) -> str | None:
+    """How long the applicant has for a change; none where none takes time."""
+    if all(feature.takes == Takes() for feature in facts.features):
+        return None
+    horizon = (facts.question.get("timing") or {}).get("horizon_months")
+    until = facts.answer["expires_at"] if horizon is None else _later(facts.answer["created_at"], horizon)
+    return language.date_text(until)
+
+
+def _later(moment: Timestamp, months: float) -> Timestamp:
+    return timestamp(datetime.fromisoformat(moment) + timedelta(days=months * DAYS_PER_MONTH))
+
+
 def _validity(answer: Json) -> tuple[float, Timestamp]:
     """Months that a letter is valid, and until when: no longer than the backtest of each way holds what it promises."""
     months, until = Frame.from_json(answer).valid_months, answer["expires_at"]
@@ -249,8 +286,7 @@ def _validity(answer: Json) -> tuple[float, Timestamp]:
         before = (one["validity"].get("future") or {}).get("kept_before")  # answers of earlier releases have none
         if before and before["holds_months"] is not None and before["holds_months"] < months:
             months = before["holds_months"]
-            created = datetime.fromisoformat(answer["created_at"])
-            until = timestamp(created + timedelta(days=months * DAYS_PER_MONTH))
+            until = _later(answer["created_at"], months)
     return months, until
 
 
@@ -278,10 +314,11 @@ def _reason(reason: Json, feature: Feature, language: Language) -> NoticeReason:
     )
     # Two levels say nothing beside each other; numbers may read alike once they are rounded.
     compared = departed is not None and (feature.is_number or len(feature.levels) > 2) and value != usual
+    text = reason_text(feature, value_raw, departed, language.phrases)
     return NoticeReason(
         code=reason["code"],
-        text=reason_text(feature, value_raw, departed, language.phrases),
-        value=value if compared else None,
+        text=text,
+        value=value if compared and not text.endswith(value) else None,
         usual=usual if compared else None,
     )
 

@@ -86,6 +86,7 @@ def _used(
     except TemplateSyntaxError as error:
         raise TemplateFaulty(f"{name}: line {error.lineno}: {error.message}") from error
     own = {node.name for node in tree.find_all(nodes.Name) if node.ctx == "store"} | {"loop", "super"}
+    own |= {macro.name for macro in tree.find_all(nodes.Macro)}
     parts = [node for node in tree.find_all(nodes.Getattr) if not _is(node.node, "loop")]
     said = {(node.name, node.lineno) for node in tree.find_all(nodes.Name)} | {
         (node.attr, node.lineno) for node in parts

@@ -13,7 +13,7 @@ from app.errors import TemplateFaulty
 from app.letters.letter import Facts, Lender, Notice, notice_of
 from app.letters.regime import SHIPPED, Templates, preferred
 from app.recourse.actions.sentences import about_text
-from app.recourse.features import Feature, FeatureType, Missing, MovesWithTime, ReasonWords, Sentence, Words
+from app.recourse.features import Feature, FeatureType, Missing, MovesWithTime, ReasonWords, Sentence, Takes, Words
 from app.recourse.method_run import UNSEEN_WARNING
 from app.recourse.shares import digits_apart, percent
 
@@ -73,12 +73,24 @@ def written(language: str = "en", regime: str = "general", directory: Path | Non
     return templates.text(notice(templates, language, **changes))
 
 
+def facts_about(reasons: Any, features: tuple[Feature, ...]) -> Facts:
+    compared = {"against": REASONS["against"], "reasons": reasons}
+    return Facts(answer=answered(counterfactuals=[]), question={}, applicant=APPLICANT, reasons=compared,
+                 features=features, title="Car loan", titles={}, threshold=0.8)  # fmt: skip
+
+
 def notice(
-    templates: Templates, language: str, reasons: Any = REASONS, *, states_offer: bool = False, **changes: Any
+    templates: Templates,
+    language: str,
+    reasons: Any = REASONS,
+    *,
+    states_offer: bool = False,
+    asked: Any = None,
+    **changes: Any,
 ) -> Notice:
     facts = Facts(
         answer=answered(**changes), applicant=APPLICANT, reasons=reasons, features=FEATURES, title="Car loan",
-        threshold=0.8,
+        titles={}, question=asked or {}, threshold=0.8,
     )  # fmt: skip
     return notice_of(facts, templates.languages[language], templates.regime, LENDER, offer=states_offer)
 
@@ -86,9 +98,9 @@ def notice(
 def test_a_refusal_in_english() -> None:
     letter = " ".join(written().split())
     for part in (
-        "Bank & <Sons> 1 Street Town 2 March 2026 Reference: case <7>",
+        "Bank & <Sons> 1 Street Town 2 March 2026 Reference: case <7>, rec_1 Your",
         "Your application: Car loan",
-        "The model puts the chance of a good outcome at 65%; it accepts applications from 80% on.",
+        "The model puts the chance that an application like yours turns out well once accepted at 65%; it accepts",
         "compared with 1,200 earlier applicants whom the model only just accepts",
         "- Loan amount too high (yours: 20,800 EUR; usual among them: 7,680 EUR) [R1]",
         "- Late payments: no record -",
@@ -98,7 +110,7 @@ def test_a_refusal_in_english() -> None:
         "1. Reduce the loan amount from 20,800 EUR to 15,700 EUR. 2. Find a guarantor.",
         "puts the chance at 92%. If applicants stay as they are, at least 94 in 100 retrained models accept",
         "until 31 May 2026",
-        "Please turn to a@b.example and mention rec_1",
+        "Please turn to a@b.example and mention the reference case <7>.",
     ):
         assert part in letter
 
@@ -122,7 +134,7 @@ def test_a_refusal_in_german() -> None:
     letter = " ".join(written("de").replace("\u00a0", " ").split())
     for part in (
         "2. März 2026",
-        "sieht die Aussicht auf einen guten Ausgang bei 65 %; angenommen werden Anträge ab 80 %",
+        "nach einer Annahme gut ausgeht, bei 65 %; angenommen werden Anträge ab 80 %",
         "verglichen mit 1.200 früheren Antragstellern",
         "- Kreditbetrag: zu hoch (bei Ihnen: 20.800 EUR; bei diesen üblich: 7.680 EUR) [R1]",
         "- Verspätungen: keine Angaben -",
@@ -225,9 +237,10 @@ def test_a_letter_without_a_way_names_no_day(language: str) -> None:
 
 def test_nothing_found_promises_nothing() -> None:
     letter = written(counterfactuals=[])
-    assert "found\nnone" in letter
+    assert "found none" in " ".join(letter.split())
     assert "until 31 May" not in letter
-    assert "offer of credit" in letter
+    assert "promise" not in letter
+    assert "offer of credit" not in letter
 
 
 def test_a_reason_without_a_direction_is_not_compared_with_what_is_usual() -> None:
@@ -403,7 +416,7 @@ def test_digits_tell_a_chance_from_the_cut_off(
 
 def test_a_letter_tells_a_near_miss_from_the_cut_off() -> None:
     letter = " ".join(written("de", factual={"probability": 0.7986, "score": -0.7, "favourable": False}).split())
-    assert "sieht die Aussicht auf einen guten Ausgang bei 79,9 %; angenommen werden Anträge ab 80,0 %" in letter
+    assert "nach einer Annahme gut ausgeht, bei 79,9 %; angenommen werden Anträge ab 80,0 %" in letter
 
 
 # --- a letter that may go out ----------------------------------------------------------------------------------------
@@ -465,7 +478,7 @@ def test_a_regime_says_what_the_applicant_may_ask_for(language: str, regime: str
 def test_who_uses_no_reports_names_no_agency() -> None:
     templates = Templates.read("us", None, "en")
     facts = Facts(answer=answered(), applicant=APPLICANT, reasons=REASONS, features=FEATURES, title="Car loan",
-                  threshold=0.8)  # fmt: skip
+                  titles={}, question={}, threshold=0.8)  # fmt: skip
     lender = replace(LENDER, bureau=("none",))
     assert templates.letters["en"].missing(lender) == ()
     letter = templates.text(notice_of(facts, templates.languages["en"], "us", lender))
@@ -515,7 +528,38 @@ def test_a_stated_value_has_its_range_and_no_numbers_of_a_single_value() -> None
 def test_what_is_proven_to_be_out_of_reach_is_not_called_unproven(language: str) -> None:
     unproven = "does not prove" if language == "en" else "beweist nicht"
     assert unproven in written(language, counterfactuals=[])
-    assert unproven not in written(language, counterfactuals=[], precluded={"proof": "records"})
+    assert unproven in written(language, counterfactuals=[], precluded={"status": "open", "proof": None})
+    assert unproven not in written(language, counterfactuals=[], precluded={"status": "proven", "proof": "enumerated"})
+
+
+@pytest.mark.parametrize(
+    ("language", "ruled_out", "by"),
+    [
+        ("en", "not ruled out in the search", "until 31 May 2026"),
+        ("de", "nicht ausgeschlossen", "bis zum 31. Mai 2026"),
+    ],
+)
+@pytest.mark.parametrize("status", ["open", "proven"])
+def test_nothing_found_is_said_with_the_limits_of_the_search(
+    language: str, ruled_out: str, by: str, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = {"counterfactuals": [], "precluded": {"status": status}}
+    free = " ".join(written(language, **nothing).split())
+    assert ruled_out not in free
+    assert by not in free
+    for asked in ({"constraints": {"immutable": ["amount"]}}, {"wishes": {"exclude": {"features": ["amount"]}}}):
+        assert ruled_out in " ".join(written(language, asked=asked, **nothing).split())
+    takes_time = (replace(FEATURES[0], takes=Takes(months=1)), *FEATURES[1:])
+    monkeypatch.setitem(notice.__globals__, "FEATURES", takes_time)
+    assert by in " ".join(written(language, **nothing).split())
+    sooner = " ".join(written(language, asked={"timing": {"horizon_months": 1.0}}, **nothing).split())
+    assert "1 April 2026" in sooner or "1. April 2026" in sooner
+
+
+@pytest.mark.parametrize(("language", "part"), [("en", "as sure to hold later"), ("de", "so sicher von Dauer")])
+def test_a_change_that_only_today_s_model_accepts_is_not_denied(language: str, part: str) -> None:
+    assert part in " ".join(written(language, counterfactuals=[], nearest={"favourable": True}).split())
+    assert part not in " ".join(written(language, counterfactuals=[], nearest={"favourable": False}).split())
 
 
 @pytest.mark.parametrize(
@@ -543,19 +587,28 @@ def test_the_same_reason_is_said_once() -> None:
     features = (*FEATURES[:1], replace(FEATURES[1], reason=missing),
                 replace(FEATURES[1], name="limits", reason=missing))  # fmt: skip
     reasons = [reason("late", 0.9), reason("amount", 7680.0), reason("late", 0.5) | {"feature": "limits"}]
-    facts = Facts(answer=answered(counterfactuals=[]), applicant=APPLICANT, title="Car loan", threshold=0.8,
-                  features=features, reasons={"against": REASONS["against"], "reasons": reasons})  # fmt: skip
+    facts = facts_about(reasons, features)
     templates = Templates.read("general", None, "en")
     said = notice_of(facts, templates.languages["en"], "general", LENDER)
     assert [one.text for one in said.reasons] == ["No credit history", "Loan amount too high"]
+
+
+def test_a_level_is_said_once_beside_what_is_usual() -> None:
+    """Nobody calls an education too low."""
+    education = Feature(
+        name="housing", type=FeatureType.ORDINAL, label="Education", categories=("none", "school", "college")
+    )
+    facts = facts_about([reason("housing", "school") | {"value": "none", "direction": "too_low"}], (education,))
+    templates = Templates.read("general", None, "en")
+    letter = templates.text(notice_of(facts, templates.languages["en"], "general", LENDER))
+    assert "- Education: none (usual among them: school)\n" in letter
 
 
 def test_a_value_is_not_compared_with_one_that_reads_alike() -> None:
     """20,800 against an average of 20,796 that is rounded to 20,800."""
     features = (replace(FEATURES[0], type=FeatureType.CONTINUOUS, decimals=0), *FEATURES[1:])
     one = reason("amount", 20796.0) | {"direction": "too_high", "value": 20796.2}
-    facts = Facts(answer=answered(counterfactuals=[]), applicant=APPLICANT, title="Car loan", threshold=0.8,
-                  features=features, reasons={"against": REASONS["against"], "reasons": [one]})  # fmt: skip
+    facts = facts_about([one], features)
     templates = Templates.read("general", None, "en")
     (said,) = notice_of(facts, templates.languages["en"], "general", LENDER).reasons
     assert (said.text, said.value, said.usual) == ("Loan amount too high", None, None)

@@ -80,7 +80,10 @@ def test_recorded_reasons_are_used(client: httpx.Client) -> None:
 
 
 def test_the_language_is_that_of_the_request(client: httpx.Client, address: str) -> None:
-    german = client.get(f"{address}?format=text", headers={"Accept-Language": "de-AT, en;q=0.5"})
+    refused = client.get(f"{address}?format=text", headers={"Accept-Language": "de-AT, en;q=0.5"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "notice-incomplete")
+    assert "words.de of" in refused.json()["detail"], "the model has no words in German"
+    german = client.get(f"{address}?format=text&draft=true", headers={"Accept-Language": "de-AT, en;q=0.5"})
     assert german.headers["content-language"] == "de"
     assert "Ihr Antrag" in german.text
     english = client.get(f"{address}?format=text&lang=en", headers={"Accept-Language": "de"})

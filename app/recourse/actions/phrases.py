@@ -31,7 +31,7 @@ class Phrases(InputPart):
     one_of: Mapping[str, str] = field(
         default_factory=lambda: {"years": "year", "months": "month", "weeks": "week", "days": "day", "hours": "hour"}
     )
-    """Units that have another form for one."""
+    """Units of time, each with its form for one; of what they measure, no reason says that it is too high."""
     increase: str = "Increase the {name} from {from} to {to}."
     reduce: str = "Reduce the {name} from {from} to {to}."
     raise_level: str = "Raise the {name} from {from} to {to}."

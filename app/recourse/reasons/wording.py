@@ -24,9 +24,16 @@ def reason_text(feature: Feature, value_raw: float, departed: Departure | None, 
         return own.text or fill(phrases.level, words)
     too_high = departed is Departure.TOO_HIGH
     directed, phrase = (own.too_high, phrases.too_high) if too_high else (own.too_low, phrases.too_low)
-    # Of two levels none is too high or too low, unless the lender says so; nor is what no advice would mend.
-    neutral = feature.type is FeatureType.BINARY or is_unadvised(feature, departed)
+    # A level and a time have no size to be too high or too low, unless the lender says so; nor is either what no advice
+    # would mend.
+    neutral = not feature.is_number or _is_time(feature, phrases) or is_unadvised(feature, departed)
     return directed or own.text or fill(phrases.level if neutral else phrase, words)
+
+
+def _is_time(feature: Feature, phrases: Phrases) -> bool:
+    """Whether the number counts times: 36 months, or years in a job; by its unit, or else by the words of its label."""
+    times = {unit.lower() for unit in phrases.one_of}
+    return not times.isdisjoint({feature.unit or "", *title_text(feature).lower().split()})
 
 
 def value_text(feature: Feature, value_raw: float, phrases: Phrases = ENGLISH) -> str:

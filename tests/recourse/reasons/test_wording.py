@@ -1,5 +1,7 @@
 """Reasons in words."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ GUARANTOR = Feature(name="guarantor", type=FeatureType.BINARY)
         (DEBT, 100, 300.5, "Monthly debts too low"),
         (DEBT, MISSING, 300.5, "Monthly debts not stated"),
         (DEBT, -9, 300.5, "Monthly debts: no record"),
-        (SAVINGS, 0, 2, "Savings too low"),
+        (SAVINGS, 0, 2, "Savings: none"),
         (SAVINGS, 1, 1, "Savings: some"),
         (HOME, 0, 1, "Housing: rented"),
         (GUARANTOR, 0, 1, "Guarantor: no"),
@@ -58,7 +60,6 @@ def test_a_reason_does_not_suggest_what_nobody_is_advised_to_do(change: Change, 
         ({"too_low": "Too short a time"}, 1, "Too short a time"),
         ({"too_high": "Too long a time"}, 1, "Years: 1"),
         ({"too_low": "Too short", "too_high": "Too long"}, 9, "Too long"),
-        ({}, 9, "Years too high"),
     ],
 )
 def test_a_reason_in_one_direction_says_that_the_other_is_good(
@@ -67,6 +68,23 @@ def test_a_reason_in_one_direction_says_that_the_other_is_good(
     """The lender names short times as a reason: no letter calls a time in the job too long."""
     feature = Feature(name="years", type=FeatureType.INTEGER, change=Change.NONE, reason=ReasonWords(**words))
     assert reason_text(feature, value, departure(feature, value, 4.0)) == expected
+
+
+@pytest.mark.parametrize(
+    ("label", "unit", "expected"),
+    [
+        ("Duration", "months", "Duration: 36 months"),
+        ("Years in the present job", None, "Years in the present job: 36"),
+        ("Working hours per week", None, "Working hours per week: 36"),
+        ("Monthly rent", "EUR", "Monthly rent too high"),
+    ],
+)
+def test_a_time_is_neither_high_nor_low(label: str, unit: str | None, expected: str) -> None:
+    """Nobody says that years are too high; the value says it, beside what is usual."""
+    feature = Feature(name="time", type=FeatureType.INTEGER, label=label, unit=unit)
+    assert reason_text(feature, 36, Departure.TOO_HIGH) == expected
+    own = replace(feature, reason=ReasonWords(too_high="Too much of it"))
+    assert reason_text(own, 36, Departure.TOO_HIGH) == "Too much of it"
 
 
 def test_what_is_usual_of_a_number_is_what_most_have_else_the_average() -> None:

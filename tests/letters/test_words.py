@@ -1,0 +1,63 @@
+"""What keeps a letter from stating a code, or from speaking two languages."""
+
+from typing import Any
+
+import pytest
+
+from app.letters.letter import Facts, Lender, notice_of
+from app.letters.regime import Templates
+from app.letters.words import missing_words
+from app.recourse.features import Feature, FeatureType, ReasonWords, Words
+from tests.letters.test_letter import answered
+
+LENDER = Lender(name="Bank", address=("Town",), contact="us", authority="", bureau=())
+
+
+def missing(feature: Feature, value: Any, language: str = "en", *, default: str = "en", **titles: str) -> list[str]:
+    """What a letter lacks of which the value of this feature is a reason."""
+    templates = Templates.read("general", None, default)
+    reason = {"feature": feature.name, "code": None, "value": value, "reference": value, "direction": None}
+    facts = Facts(
+        answer=answered(counterfactuals=[]), question={}, applicant={feature.name: value}, features=(feature,),
+        title="Loan", titles=titles, threshold=None,
+        reasons={"reasons": [reason], "against": {"kind": "everyone", "records": 9}},
+    )  # fmt: skip
+    spoken = templates.languages[language]
+    return list(missing_words(facts, notice_of(facts, spoken, "general", LENDER), spoken, default))
+
+
+def levels(*names: str, kind: FeatureType = FeatureType.CATEGORICAL, **options: Any) -> Feature:
+    return Feature(name="work", type=kind, label="Work", categories=names, **options)
+
+
+@pytest.mark.parametrize(
+    ("feature", "value", "lacks"),
+    [
+        (levels("1", "2"), "1", True),
+        (levels("A43", "B2"), "A43", True),
+        (levels("1", "2", level_names={"1": "clerk"}), "1", False),
+        (levels("clerk", "farmer"), "clerk", False),
+        (levels("1", "2", "3", kind=FeatureType.ORDINAL), "2", False),
+        (levels("C1", "C2", kind=FeatureType.ORDINAL), "C2", True),
+        (levels("1", "2", reason=ReasonWords(text="The kind of work")), "1", False),
+        (Feature(name="work", type=FeatureType.INTEGER, special={98: "code 98"}), 98, True),
+        (Feature(name="work", type=FeatureType.INTEGER, special={98: "no record"}), 98, False),
+        (Feature(name="work", type=FeatureType.BINARY), True, False),
+    ],
+)
+def test_a_letter_states_no_code(feature: Feature, value: Any, lacks: bool) -> None:
+    assert missing(feature, value) == (["level_names of work in model.yaml"] if lacks else [])
+
+
+def test_a_letter_speaks_one_language() -> None:
+    english = levels("clerk", "farmer")
+    assert missing(english, "clerk", "de") == ["words.de of work in model.yaml", "titles.de in model.yaml"]
+    label_only = levels("clerk", "farmer", words={"de": Words(label="Arbeit")})
+    assert missing(label_only, "clerk", "de", de="Kredit") == ["words.de of work in model.yaml"]
+    whole = levels("clerk", "farmer", words={"de": Words(label="Arbeit", levels={"clerk": "Büro"})})
+    assert missing(whole, "clerk", "de", de="Kredit") == []
+    assert missing(whole, "clerk", "en") == []
+
+
+def test_a_manifest_in_the_language_of_the_lender_needs_no_words() -> None:
+    assert missing(levels("Büro", "Hof"), "Büro", "de", default="de") == []
