@@ -127,10 +127,12 @@ def _verify(drafted: "Drafted", trust: "Trust") -> None:
 
     with TemporaryDirectory(prefix="recourse-") as place:
         store: Registry = Registry(Path(place) / "store", trust)
-        registration = store.register(drafted.directory).registration
+        model = store.register(drafted.directory)
+    registration = model.registration
     typer.echo(f"It registers: accepts {registration.favourable:,} of {registration.records:,} reference records.")
     for note in registration.notes:
         typer.echo(note)
     for warning in registration.warnings:
         typer.echo(f"Warning: {warning}", err=True)
-    typer.echo(f"Next: recourse models try {drafted.directory}, then recourse models register {drafted.directory}")
+    arguments = f"{drafted.directory} --trust-pickle" if model.runs_code else f"{drafted.directory}"
+    typer.echo(f"Next: recourse models try {arguments}, then recourse models register {arguments}")

@@ -84,7 +84,10 @@ def labels_of(name: str, texts: Sequence[str], favourable: str | None = None) ->
     values = sorted({stripped[i] for i in rows})
     if not 2 <= len(values) <= MOST_CLASSES:
         shown = ", ".join(values[:5]) + (" and others" if len(values) > 5 else "")
-        raise ModelRefused(f'the label "{name}" has {len(values)} different values ({shown}); an outcome has two')
+        raise ModelRefused(
+            f'the label "{name}" has {len(values)} different values ({shown}); an outcome has two. '
+            "Name another column, or leave --label out, as where the model predicts this number"
+        )
     if len(values) == 2:
         return Labels(name=name, rows=rows, texts=tuple(stripped[i] for i in rows), values=(values[0], values[1]))
     question = Question(

@@ -47,6 +47,11 @@ class Question:
                  for one in self.allowed or ("NUMBER",)]  # fmt: skip
         return " or ".join(given)
 
+    @property
+    def sample(self) -> str:
+        """What stands in the place of its answer in a file: what stays anyway, or else no answer but all of them."""
+        return self.keep if self.keep in self.allowed else " or ".join(self.allowed) or "NUMBER"
+
     def read(self, answer: str) -> str:
         """The allowed answer that is meant. Raises `ModelRefused` where it is none."""
         plain = answer.strip()
@@ -65,7 +70,7 @@ class Undecided(ModelRefused):
     def __init__(self, questions: Sequence[Question]) -> None:
         self.questions = tuple(questions)
         texts = "\n\n".join(text_of(k, question) for k, question in enumerate(questions, start=1))
-        example = yaml.safe_dump(nested({one.name: (one.allowed or ("0",))[0] for one in questions}), sort_keys=False)
+        example = yaml.safe_dump(nested({one.name: one.sample for one in questions}), sort_keys=False)
         super().__init__(
             f"The draft does not guess this, so it asks; nothing is written.\n\n{texts}\n\n"
             f"Answer with these flags, or in a file with --answers FILE:\n\n{example.strip()}"
@@ -125,7 +130,7 @@ class Questions:
         if question.name in self.given:
             return [f"{indent}{key}: {_flow(question.read(self.given[question.name]))}"]
         allowed = ", ".join(question.allowed) or "a number"
-        return [f"{indent}# {question.sentence} {allowed}:", f"{indent}# {key}: {(question.allowed or ('0',))[0]}"]
+        return [f"{indent}# {question.sentence} {allowed}:", f"{indent}# {key}: {question.sample}"]
 
 
 def read_answers(path: Path) -> dict[str, str]:

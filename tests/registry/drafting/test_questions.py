@@ -122,6 +122,19 @@ def test_all_questions_are_asked_at_once(tmp_path: Path) -> None:
     assert read_answers(tmp_path / "loan/answers.yaml").items() >= answers.items()
 
 
+def test_a_file_that_answers_nothing_yet_is_no_answer(tmp_path: Path) -> None:
+    """What a refusal shows as a file may be copied as it stands: it must not decide which outcome is good."""
+    (tmp_path / "card.csv").write_text("feature,from,to,category,points\n,,,,500\nlate_payments,,,,60\n")
+    with pytest.raises(Undecided) as caught:
+        drafted(tmp_path, model=tmp_path / "card.csv", label="default")
+    (tmp_path / "answers.yaml").write_text(str(caught.value).rpartition("\n\n")[2])
+    answers = read_answers(tmp_path / "answers.yaml")
+    assert answers == {"threshold": "NUMBER", "favourable": "0 or 1"}
+    for name, answer in answers.items():
+        with pytest.raises(ModelRefused, match=f'"{answer}" must be '):
+            drafted(tmp_path, model=tmp_path / "card.csv", label="default", answers={name: answer})
+
+
 @pytest.mark.parametrize(
     ("text", "answers"),
     [
@@ -196,7 +209,9 @@ def test_an_answers_file_has_what_was_used_and_what_is_open(tmp_path: Path) -> N
     questions = Questions({"favourable": "0"})
     assert questions.ask(Question(key="favourable", sentence="Which?", allowed=("0", "1"))) == "0"
     for column in ("NUMTRADES", "a: b"):
-        more = Question(key="change", column=column, sentence="Can it?", allowed=("none", "increase"), required=False)
+        more = Question(
+            key="change", column=column, sentence="Can it?", allowed=("increase", "none"), required=False, keep="none"
+        )  # fmt: skip
         assert questions.ask(more) is None
     questions.close()
     (tmp_path / "answers.yaml").write_text(questions.text())
