@@ -1,9 +1,10 @@
 """All errors of the service, one class each.
 
-The docstring of a class is its default message, ``code`` the stable name that clients switch on, and facts are
-attributes. Nothing here knows about HTTP: ``app.api.errors`` maps each class to its status in one table.
+The docstring of a class is its default message, ``code``, its name in lower case with hyphens, what clients switch on,
+and facts are attributes. Nothing here knows about HTTP: ``app.api.errors`` maps each class to its status in one table.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -26,6 +27,9 @@ class RecourseError(Exception):
     """An error occurred."""
 
     code: ClassVar[str] = "error"
+
+    def __init_subclass__(cls) -> None:
+        cls.code = re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
 
     def __init__(self, detail: str | None = None, *, faults: Iterable[Fault] = (), **facts: Any) -> None:
         self.detail = detail or (type(self).__doc__ or "").strip()
@@ -63,175 +67,117 @@ class RecourseError(Exception):
 class InvalidRequest(RecourseError):
     """The request does not match the schema of this endpoint."""
 
-    code = "invalid-request"
-
 
 class MalformedJson(InvalidRequest):
     """The request body is not JSON."""
-
-    code = "malformed-json"
 
 
 class InvalidRecord(InvalidRequest):
     """A record does not fit the feature schema of the model."""
 
-    code = "invalid-record"
-
 
 class ConstraintClash(InvalidRequest):
     """A constraint of the request contradicts the actionability of the model; a request may only tighten it."""
-
-    code = "constraint-clash"
 
 
 class SchemaDiffers(RecourseError):
     """The two versions do not have the same features with the same values, so they cannot be compared."""
 
-    code = "schema-differs"
-
 
 class UnsupportedMediaType(RecourseError):
     """The body of this request must be application/json."""
-
-    code = "unsupported-media-type"
 
 
 class BodyTooLarge(RecourseError):
     """The request body is larger than this service accepts."""
 
-    code = "body-too-large"
-
 
 class MalformedHttp(RecourseError):
     """What was sent is not a request of HTTP/1.1."""
-
-    code = "malformed-http"
 
 
 class AddressTooLong(RecourseError):
     """The address of the request is longer than 8 KiB."""
 
-    code = "address-too-long"
-
 
 class HeadersTooLarge(RecourseError):
     """The request has more than 100 headers, or more than 16 KiB of head."""
-
-    code = "headers-too-large"
 
 
 class RequestTimeout(RecourseError):
     """The request did not arrive in time."""
 
-    code = "request-timeout"
-
 
 class IdempotencyKeyReused(InvalidRequest):
     """This Idempotency-Key was used before, for another request."""
-
-    code = "idempotency-key-reused"
 
 
 class IdempotencyInProgress(RecourseError):
     """The first request with this Idempotency-Key has not been answered yet."""
 
-    code = "idempotency-in-progress"
-
 
 class KeyRequired(RecourseError):
     """This endpoint requires an API key."""
-
-    code = "key-required"
 
 
 class InvalidKey(KeyRequired):
     """The API key is unknown, or was revoked or renewed."""
 
-    code = "invalid-key"
-
 
 class InsufficientScope(RecourseError):
     """The API key lacks a scope that this endpoint requires."""
-
-    code = "insufficient-scope"
 
 
 class TooManyRequests(RecourseError):
     """The caller has exceeded its rate limit."""
 
-    code = "too-many-requests"
-
 
 class DailyBudgetSpent(RecourseError):
     """The models have been asked about as many records today as this key allows."""
-
-    code = "daily-budget-spent"
 
 
 class NotFound(RecourseError):
     """There is nothing at this address."""
 
-    code = "not-found"
-
 
 class MethodNotAllowed(RecourseError):
     """This address does not support this HTTP method."""
-
-    code = "method-not-allowed"
 
 
 class UnknownModel(NotFound):
     """No model of this name and version is registered and active."""
 
-    code = "unknown-model"
-
 
 class UnknownRecourse(NotFound):
     """There is no recourse with this id in the ledger."""
-
-    code = "unknown-recourse"
 
 
 class Erased(RecourseError):
     """The personal data of this recourse has been erased."""
 
-    code = "erased"
-
 
 class UnknownJob(NotFound):
     """There is no job with this id."""
-
-    code = "unknown-job"
 
 
 class JobFinished(RecourseError):
     """The job has already ended, so it cannot be cancelled."""
 
-    code = "job-finished"
-
 
 class JobUnfinished(RecourseError):
     """The job has not ended yet, so it has no result."""
-
-    code = "job-unfinished"
 
 
 class JobCancelled(RecourseError):
     """The job was cancelled, so it has no result."""
 
-    code = "job-cancelled"
-
 
 class NoRowAnswered(RecourseError):
     """No applicant of the batch has an answer; the lines of its result say why, each for itself."""
 
-    code = "no-row-answered"
-
 
 class UnknownKey(NotFound):
     """There is no API key with this id."""
-
-    code = "unknown-key"
 
 
 # --- models ----------------------------------------------------------------------------------------------------------
@@ -240,67 +186,45 @@ class UnknownKey(NotFound):
 class ModelRefused(RecourseError):
     """The model cannot be registered."""
 
-    code = "model-refused"
-
 
 class ModelExists(ModelRefused):
     """This version of the model is already registered; versions are never overwritten."""
-
-    code = "model-exists"
 
 
 class ModelUnusable(RecourseError):
     """A registered model can no longer be loaded: its files have changed, or a library that it needs is missing."""
 
-    code = "model-unusable"
-
 
 class ModelQuarantined(ModelUnusable):
     """The model has ended several child processes while they loaded it, so it is tried again only after a pause."""
-
-    code = "model-quarantined"
 
 
 class ModelOutputInvalid(RecourseError):
     """The output of the model is not one finite number per record."""
 
-    code = "model-output-invalid"
-
 
 class ModelUnavailable(RecourseError):
     """The server of the remote model is unavailable."""
-
-    code = "model-unavailable"
 
 
 class TemplateFaulty(RecourseError):
     """A file of the letter has a fault."""
 
-    code = "template-faulty"
-
 
 class NoticeIncomplete(RecourseError):
     """The letter has to state what the lender's settings do not say."""
-
-    code = "notice-incomplete"
 
 
 class RehearsalFailed(RecourseError):
     """The future models of this model could not be made."""
 
-    code = "rehearsal-failed"
-
 
 class RehearsalRunning(RecourseError):
     """The future models of this model are being made by another process."""
 
-    code = "rehearsal-running"
-
 
 class BudgetExceeded(RecourseError):
     """The answer needs more requests to the model, or more records, than the manifest allows for one answer."""
-
-    code = "budget-exceeded"
 
 
 # --- the numerics ----------------------------------------------------------------------------------------------------
@@ -309,25 +233,17 @@ class BudgetExceeded(RecourseError):
 class DegenerateSurrogate(RecourseError):
     """The samples around the decision boundary do not determine a surrogate."""
 
-    code = "degenerate-surrogate"
-
 
 class BoundaryNotFound(RecourseError):
     """No decision boundary was found between the applicant and the favourable reference records."""
-
-    code = "boundary-not-found"
 
 
 class DeadlineExceeded(RecourseError):
     """The deadline of the request has passed."""
 
-    code = "deadline-exceeded"
-
 
 class SolverFailed(RecourseError):
     """A numerical solver ended without a solution."""
-
-    code = "solver-failed"
 
 
 # --- operations ------------------------------------------------------------------------------------------------------
@@ -336,67 +252,45 @@ class SolverFailed(RecourseError):
 class LaneTimeout(RecourseError):
     """The computation was stopped at its time limit."""
 
-    code = "lane-timeout"
-
 
 class LaneCrashed(RecourseError):
     """The process that computed the answer crashed; a new one is being started, and the request may be sent again."""
-
-    code = "lane-crashed"
 
 
 class JobAbandoned(RecourseError):
     """The job was abandoned: every attempt to compute it was interrupted."""
 
-    code = "job-abandoned"
-
 
 class StateUnusable(RecourseError):
     """The state directory (RECOURSE_STATE_DIR) cannot be written."""
-
-    code = "state-unusable"
 
 
 class Open(RecourseError):
     """The service would be open to anyone who can reach its address."""
 
-    code = "open"
-
 
 class Misdirected(RecourseError):
     """The request names a host that a service without API keys does not answer for."""
-
-    code = "misdirected"
 
 
 class Overloaded(RecourseError):
     """All workers are busy and the queue is full; try again shortly."""
 
-    code = "overloaded"
-
 
 class TooManyConnections(RecourseError):
     """The service, or this address, has as many connections as are allowed."""
-
-    code = "too-many-connections"
 
 
 class NotReady(RecourseError):
     """The service cannot answer requests now."""
 
-    code = "not-ready"
-
 
 class LedgerUnavailable(NotReady):
     """The ledger cannot be reached, so no recourse can be given or looked up."""
 
-    code = "ledger-unavailable"
-
 
 class InternalError(RecourseError):
     """Internal error; it is logged with the request id."""
-
-    code = "internal-error"
 
 
 def _tree(root: type[RecourseError]) -> list[type[RecourseError]]:
