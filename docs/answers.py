@@ -14,7 +14,7 @@ from app.questions.correction_schema import CORRECT_EXAMPLES
 from app.questions.frontier_schema import FRONTIER_EXAMPLES
 from app.questions.offers_schema import OFFERS_EXAMPLES
 from app.questions.validity_schema import VALIDITY_EXAMPLES
-from app.reasons.schema import REASONS_EXAMPLES
+from app.reasons.route import REASONS_EXAMPLES
 
 if TYPE_CHECKING:
     import httpx

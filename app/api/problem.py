@@ -32,18 +32,3 @@ class Problem(Described):
     """Stable error code."""
     errors: list[Fault] | None = None
     """All faults of the request, where fields are at fault."""
-
-
-class ProblemPage(Described):
-    """The meaning of an error code."""
-
-    code: str
-    """The error code."""
-    status: int
-    """Its HTTP status."""
-    title: str
-    """Its short name."""
-    meaning: str
-    """What it means."""
-    remedy: str
-    """What to do about it."""

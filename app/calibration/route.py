@@ -1,16 +1,20 @@
 """Promised shares of future models against what later versions of the model kept."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 from starlette.responses import JSONResponse
 
 from app import errors
 from app.api.deps import ServiceDep
+from app.api.described import describe
 from app.api.error_docs import LANE, refusals
 from app.api.strict_route import guarded
-from app.calibration.schema import CalibrationAnswer
+from app.calibration import report as calibration_report
 from app.keys.scopes import Scope
+
+CalibrationAnswer: Any = describe(calibration_report.CalibrationAnswer)
+
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.MODELS, Scope.AUDIT))
 

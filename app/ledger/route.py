@@ -1,6 +1,8 @@
 """The ledger: recourse that was given, and whether it is still valid."""
 
-from collections.abc import AsyncIterator
+import csv
+import io
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Query, Request
@@ -17,15 +19,39 @@ from app.api.paging import Cursor, Limit, VersionFilter
 from app.api.prefer import DIRECT, PreferDep
 from app.api.strict import Moment
 from app.api.strict_route import guarded
+from app.api.table_rows import as_texts
 from app.jobs.ids import RECOURSE_ID
 from app.jobs.job import JOB_ID, Job, JobStatus
 from app.keys.scopes import Scope
-from app.ledger.export import EXPORTS
 from app.ledger.given import AuditQuery
 from app.ledger.schema import AuditAnswer, AuditList, AuditRequest, GivenList, Tombstone, VerifyAnswer, VerifyRequest
-from app.questions.answers import Json
+from app.questions.answers import Json, encoded
 from app.questions.schema import RecourseAnswer, Reference
 from app.recourse.result import Status
+
+COLUMNS = ("id", "reference", "status", "model", "version", "sha256", "created_at", "expires_at", "kept")
+
+
+def _lines(found: Sequence[Json]) -> bytes:
+    return b"".join(encoded(one) + b"\n" for one in found)
+
+
+def _table(found: Sequence[Json]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, COLUMNS)
+    for one in found:
+        model = one["model"]
+        row = {**one, "model": model["id"], "version": model["version"], "sha256": model["sha256"]}
+        writer.writerow(as_texts({**row, "kept": {True: "true", False: "false"}.get(one["kept"])}))
+    return text.getvalue().encode()
+
+
+EXPORTS: Mapping[str, tuple[bytes, Callable[[Sequence[Json]], bytes]]] = {
+    NDJSON: (b"", _lines),
+    CSV: (",".join(COLUMNS).encode() + b"\r\n", _table),
+}
+"""By media type: what the export begins with, and what writes some recourses of it."""
+
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
 erasing = APIRouter(route_class=guarded(Scope.RECOURSE))

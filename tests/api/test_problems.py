@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from app.api.problem import ProblemPage
+from app.api.routes.problems import ProblemPage
 from app.errors import ERRORS
 from tests.api.asking import problem, question
 

@@ -11,7 +11,7 @@ import pytest
 
 from app.calibration import calibrations
 from app.calibration.calibrations import Calibrations
-from app.calibration.schema import CalibrationAnswer
+from app.calibration.route import CalibrationAnswer
 from app.errors import LedgerUnavailable
 from app.keys.scopes import Scope
 from app.pool.pool import Pool

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from app.futures.nodes import Nodes
 from app.futures.rehearsal import rehearse
 from app.futures.spec import Choices
+from app.futures.stacks import Nodes
 from app.futures.store import load_futures
 from tests.futures.models import registered
 from tests.optional import library

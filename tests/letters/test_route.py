@@ -10,7 +10,7 @@ import pytest
 
 from app.letters.regime import Templates
 from app.letters.schema import Notice
-from app.reasons.schema import REASONS_EXAMPLES
+from app.reasons.route import REASONS_EXAMPLES
 from app.settings import Settings
 from tests.api.asking import APPLICANT, faults, problem, question
 from tests.conftest import Running, run

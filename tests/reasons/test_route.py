@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.reasons.schema import REASONS_EXAMPLES, ReasonsAnswer
+from app.reasons.route import REASONS_EXAMPLES, ReasonsAnswer
 from tests.api.asking import APPLICANT, faults, problem
 from tests.conftest import Running
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from app import errors
+from app.api.described import Described
 from app.api.error_docs import refusals
 from app.api.errors import MEANINGS
-from app.api.problem import ProblemPage
 from app.api.strict_route import StrictRoute
 from app.errors import ERRORS, NotFound
 
@@ -34,6 +34,21 @@ PAGE = Template("""\
 </body>
 </html>
 """)
+
+
+class ProblemPage(Described):
+    """The meaning of an error code."""
+
+    code: str
+    """The error code."""
+    status: int
+    """Its HTTP status."""
+    title: str
+    """Its short name."""
+    meaning: str
+    """What it means."""
+    remedy: str
+    """What to do about it."""
 
 
 @router.get(

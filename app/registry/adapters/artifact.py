@@ -1,6 +1,7 @@
 """Reads the bytes of an artifact, and checks them before any use."""
 
 import hashlib
+import json
 import lzma
 import pickle
 import re
@@ -121,3 +122,21 @@ def unreadable(error: Exception) -> ModelRefused:
             "records; or serve the model and say --url"
         )
     return refused("cannot be read: it is damaged, cut off, or another kind of file than its name says; save it again")
+
+
+def refuse_repeated_keys(content: bytes) -> None:
+    """Raise `ModelRefused` if an object has a key twice: readers differ in which of the two they take.
+
+    What is not JSON is left to the reader.
+    """
+
+    def keys(members: list[tuple[str, object]]) -> None:
+        names = [name for name, _ in members]
+        if len(set(names)) < len(names):
+            repeated = next(name for name in names if names.count(name) > 1)
+            raise refused(f'has an object with the key "{repeated[:100]}" twice')
+
+    try:
+        json.loads(content, object_pairs_hook=keys)
+    except (ValueError, RecursionError):
+        return

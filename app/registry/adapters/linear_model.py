@@ -28,9 +28,8 @@ from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace, escape
 from app.recourse.models.black_box import BlackBox, Predict
 from app.recourse.models.score import Output, sigmoid
-from app.registry.adapters.artifact import Number, form_refusal, read_artifact
+from app.registry.adapters.artifact import Number, form_refusal, read_artifact, refuse_repeated_keys
 from app.registry.adapters.column_names import listed, owners_of
-from app.registry.adapters.unique_keys import refuse_repeated_keys
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
 

@@ -37,6 +37,7 @@ from app.registry.adapters.artifact import (
     form_refusal,
     plain_number,
     read_artifact,
+    refuse_repeated_keys,
     refused,
     unreadable,
 )
@@ -46,7 +47,6 @@ from app.registry.adapters.tree_input import TreeInput, note_on_unnamed, tree_in
 from app.registry.adapters.trees import Tree, with_boxes
 from app.registry.adapters.ubjson import is_ubjson
 from app.registry.adapters.ubjson import parse as parse_ubjson
-from app.registry.adapters.unique_keys import refuse_repeated_keys
 from app.registry.adapters.xgboost_categories import (
     EncodedCategories,
     TreeWithCategories,
