@@ -5,13 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from app.cli.common import memory_limit, new_table, open_registry, print_table, read_settings
-from app.models.registration_options import (
+from app.cli.common import (
     SCORE_TOLERANCE,
     DirectoryArgument,
     ScoresOption,
     ToleranceOption,
     TrustPickleOption,
+    memory_limit,
+    new_table,
+    open_registry,
+    print_table,
+    read_settings,
 )
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.common import read_settings
+from app.cli.common import TrustPickleOption, read_settings
 from app.collector import uncollected
 from app.errors import ModelRefused
-from app.models.registration_options import TrustPickleOption
 
 if TYPE_CHECKING:
     from app.registry.drafting.draft import Drafted, Wish

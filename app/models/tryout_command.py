@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.common import one_thread, read_settings
-from app.models.registration_options import (
+from app.cli.common import (
     SCORE_TOLERANCE,
     DirectoryArgument,
     ScoresOption,
     ToleranceOption,
     TrustPickleOption,
+    one_thread,
+    read_settings,
 )
 from app.recourse.shares import digits_apart, percent
 

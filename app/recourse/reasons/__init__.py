@@ -1,6 +1,16 @@
 """The reasons for a refusal: how much each feature lowered the score, compared with reference records."""
 
-from app.recourse.reasons.comparison import Against, Comparison, Departure, departure, is_unadvised, usual_raw
+from app.recourse.reasons.comparison import (
+    Against,
+    Comparison,
+    Departure,
+    departure,
+    is_unadvised,
+    reason_text,
+    usual_raw,
+    usual_text,
+    value_text,
+)
 from app.recourse.reasons.explain import (
     NO_REASONS,
     Explanation,
@@ -10,7 +20,6 @@ from app.recourse.reasons.explain import (
     ReasonsStatus,
     explain,
 )
-from app.recourse.reasons.wording import reason_text, usual_text, value_text
 
 __all__ = [
     "NO_REASONS",

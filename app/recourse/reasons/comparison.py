@@ -1,13 +1,15 @@
 """Whom a refused applicant is compared with: reference records near the cut-off that the model accepts, or all."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 from jaxtyping import Float
 
-from app.recourse.features import Change, Feature, FeatureType
+from app.recourse.actions.phrases import ENGLISH, Phrases, fill
+from app.recourse.actions.sentences import level_text, number_text, title_text
+from app.recourse.features import MISSING, Change, Feature, FeatureType
 from app.recourse.models.score import favourable
 from app.recourse.problem import Reference
 
@@ -109,3 +111,51 @@ def is_unadvised(feature: Feature, departed: Departure | None) -> bool:
 def _rounded(number: float) -> float:
     """As people state an average: 7,680, 51, 0.92."""
     return float(f"{number:.{SIGNIFICANT_DIGITS + (abs(number) >= LARGE)}g}")
+
+
+# --- one reason in words ---------------------------------------------------------------------------------------------
+
+
+def reason_text(feature: Feature, value_raw: float, departed: Departure | None, phrases: Phrases = ENGLISH) -> str:
+    """The reason.
+
+    Parameters
+    ----------
+    feature : in the language of the phrases
+    departed : which way the value differs where this lowered the score; None where it is neither too high nor too low
+    """
+    words, own = {"Name": title_text(feature), "to": value_text(feature, value_raw, phrases)}, feature.reason
+    if value_raw in feature.states_raw or feature.value(value_raw) is None:
+        known = value_raw != MISSING and feature.value(value_raw) is not None
+        return own.missing or own.text or fill(phrases.level if known else phrases.missing, words)
+    if departed is None:
+        return own.text or fill(phrases.level, words)
+    too_high = departed is Departure.TOO_HIGH
+    directed, phrase = (own.too_high, phrases.too_high) if too_high else (own.too_low, phrases.too_low)
+    # A level and a time have no size to be too high or too low, unless the lender says so; nor is either what no advice
+    # would mend.
+    neutral = not feature.is_number or _is_time(feature, phrases) or is_unadvised(feature, departed)
+    return directed or own.text or fill(phrases.level if neutral else phrase, words)
+
+
+def _is_time(feature: Feature, phrases: Phrases) -> bool:
+    """Whether the number counts times: 36 months, or years in a job; by its unit, or else by the words of its label."""
+    times = {unit.lower() for unit in phrases.one_of}
+    return not times.isdisjoint({feature.unit or "", *title_text(feature).lower().split()})
+
+
+def value_text(feature: Feature, value_raw: float, phrases: Phrases = ENGLISH) -> str:
+    """A value as people say it; empty where it is missing."""
+    if value_raw in feature.special:
+        return feature.special[value_raw]
+    value = feature.value(value_raw)
+    if value is None:
+        return ""
+    return number_text(feature, float(value_raw), phrases) if feature.is_number else level_text(feature, value, phrases)
+
+
+def usual_text(feature: Feature, usual_raw: float, phrases: Phrases = ENGLISH) -> str:
+    """What is usual, as people say it: the average of amounts has digits of its own."""
+    if feature.is_number and usual_raw not in feature.states_raw:
+        feature = replace(feature, type=FeatureType.CONTINUOUS, decimals=None)
+    return value_text(feature, usual_raw, phrases)
