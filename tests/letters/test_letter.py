@@ -535,8 +535,8 @@ def test_what_is_proven_to_be_out_of_reach_is_not_called_unproven(language: str)
 @pytest.mark.parametrize(
     ("language", "ruled_out", "by"),
     [
-        ("en", "not ruled out in the search", "until 31 May 2026"),
-        ("de", "nicht ausgeschlossen", "bis zum 31. Mai 2026"),
+        ("en", "within your reach and not ruled out in the search", "within your reach by 31 May 2026"),
+        ("de", "die Ihnen möglich sind und bei der Suche nicht ausgeschlossen waren", "die Ihnen bis zum 31. Mai 2026"),
     ],
 )
 @pytest.mark.parametrize("status", ["open", "proven"])
