@@ -1,8 +1,8 @@
 """The service put together: one models store, lanes of child processes, the ledger and the jobs."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from app.calibration.calibrations import Calibrations
@@ -33,6 +33,12 @@ from app.registry.ref import Store
 from app.settings import Settings
 from app.store.engine import database_url
 from app.tracing import end_spans
+
+OPEN_S = 30.0
+"""Longest time for a command to open the databases."""
+
+OPEN_POLL_S = 0.1
+"""Pause after the databases could not be opened; doubles each time, since each attempt writes a line of the log."""
 
 
 class Service:
@@ -167,6 +173,29 @@ class Service:
             "ledger": await _problem(self.ledger.check()),
             "jobs": await _problem(self.jobs.check()),
         }
+
+
+@asynccontextmanager
+async def opened(settings: Settings, *, answers: bool = False) -> AsyncIterator[Service]:
+    """A service for a command, without jobs; `answers` is whether it asks models.
+
+    Raises `NotReady`, with what is wrong with the databases.
+    """
+    service = Service(settings.model_copy(update={"run_jobs": False}))
+    service.start(answers=answers)
+    problem, pause_s = "The databases of ledger and jobs cannot be opened.", OPEN_POLL_S
+    try:
+        try:
+            async with asyncio.timeout(OPEN_S):
+                while found := await service.problem_of_databases():
+                    problem = found
+                    await asyncio.sleep(pause_s)
+                    pause_s *= 2.0
+        except TimeoutError:
+            raise NotReady(problem) from None
+        yield service
+    finally:
+        await service.close()
 
 
 async def _problem(check: Awaitable[None]) -> str:

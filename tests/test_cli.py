@@ -321,10 +321,11 @@ def test_a_letter_is_written_from_the_ledger(
     assert "DRAFT, NOT TO BE SENT" in run("notice", promised, "--draft", **lender).stdout
     lender["RECOURSE_LENDER_CONTACT"] = "credit@northbank.example"
     letter = run("notice", promised, **lender).stdout
-    assert letter.startswith("Northbank\n1 High Street\nLondon\n\n1 January 2026\nReference: case 1\n")
+    assert letter.startswith("Northbank\n1 High Street\nLondon\n\n1 January 2026\nReference: case 1, " + promised)
     assert "too high" in letter  # a reason that the answer does not state
     assert run("notice", promised, **lender).stdout == letter
-    assert run("notice", promised, "--lang", "de", "--format", "html", **lender).stdout.startswith(
+    assert "words.de of" in refused(run("notice", promised, "--lang", "de", **lender)), "the model speaks English"
+    assert run("notice", promised, "--lang", "de", "--draft", "--format", "html", **lender).stdout.startswith(
         '<!doctype html>\n<html lang="de"'
     )
     assert refused(run("notice", promised, "--lang", "xx")) == "--lang must be one of de, en\n"
@@ -337,7 +338,21 @@ def test_a_letter_is_written_from_the_ledger(
     assert last == faulty
 
 
-@pytest.mark.parametrize("arguments", [["db", "verify"], ["replay", "rec_none"]])
+@pytest.mark.slow
+def test_a_case_file_is_written_from_the_ledger(run: Run, environment: dict[str, str], source: ModelDirectory) -> None:
+    run("db", "upgrade")
+    (promised,) = promise(environment, source, range(1, 2))
+    file = json.loads(run("case", promised).stdout)
+    assert (file["id"], file["reference"], file["holds"]) == (promised, "case 1", True)
+    assert file["reasons"]["reasons"], "the answer does not state them"
+    assert file["proof"][0]["hash"] == run("db", "verify").stdout.split()[-1]
+    page = run("case", promised, "--format", "html").stdout
+    assert page.startswith("<!doctype html>")
+    assert "<title>Case case 1</title>" in page
+    assert "no recourse with this id" in refused(run("case", "rec_01KAHQ0W3MZC9Y7T5X2V8RDB4E"))
+
+
+@pytest.mark.parametrize("arguments", [["db", "verify"], ["replay", "rec_none"], ["case", "rec_none"]])
 def test_where_there_is_no_ledger_none_is_made(run: Run, tmp_path: Path, arguments: list[str]) -> None:
     """A chain of no entries always holds, wherever it was looked for by mistake."""
     sentence = refused(run(*arguments, RECOURSE_STATE_DIR=str(tmp_path / "elsewhere")))

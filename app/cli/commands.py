@@ -9,6 +9,7 @@ import sys
 import typer
 
 from app.calibration.command import calibration
+from app.cases.command import case
 from app.cli import demo, serving
 from app.cli.common import CommandError
 from app.errors import RecourseError
@@ -41,6 +42,7 @@ for command in (
     promises.verify,
     promises.replay,
     notices.notice,
+    case,
     demo.demo,
 ):
     cli.command()(command)

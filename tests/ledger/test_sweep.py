@@ -17,7 +17,7 @@ def test_a_sweep_of_a_ledger_that_cannot_be_used_says_why_and_asks_seldom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each attempt at a database that is there writes a line of the log."""
-    monkeypatch.setattr(import_module("app.ledger.sweep"), "OPEN_S", 2.0)
+    monkeypatch.setattr(import_module("app.service"), "OPEN_S", 2.0)
     asked: list[int] = []
     check = Recorder.check
 
