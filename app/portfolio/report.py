@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from app.models import tasks
 from app.portfolio import groups
 from app.portfolio.answered import LEAST, late_warnings, without_recourse
+from app.portfolio.chosen_ways import CommonWay, chosen_ways, common_ways
 from app.portfolio.shares import Interval, wilson
 from app.questions.answers import Json, ModelVersion, identity, plain
 from app.recourse.answer_part import EXACT, AnswerPart
@@ -24,7 +25,7 @@ MEASURES = ("none", "cost", "changes", "months")
 
 REMOTE = (
     "The model is remote and each question to it is paid: limits in the way, features without which there is no way, "
-    "and proofs are left out."
+    "common ways and proofs are left out."
 )
 
 # --- the answer ------------------------------------------------------------------------------------------------------
@@ -235,6 +236,9 @@ class ReportAnswer(AnswerPart):
     """Those that most answers use first; null likewise."""
     groups: tuple[GroupTable, ...]
     """A table for each characteristic that was asked for."""
+    common_ways: tuple[CommonWay, ...] | None
+    """Those first that help most; null where the request leaves this part out, of a remote model, and where too few
+    reference records are refused."""
     terms_alone: float | None
     """Share of the refused whom other terms of the lender alone turn into accepted; null where the version names no
     terms that are better one way."""
@@ -259,6 +263,7 @@ def reduced(ref: ModelRef, payload: Json, texts: Sequence[str]) -> Json:
     by_terms = [line["by_terms"] for line in refused if line["by_terms"] is not None]
     parts, model = payload["parts"], tasks.load(ref)
     remote = model.black_box.remote is not None
+    chosen = chosen_ways(ref, payload) if "ways" in parts and refused and not remote else None
     answer = ReportAnswer(
         model=identity(model.registered),
         source=ReportSource(records=len(every), **payload["source"]),
@@ -272,6 +277,7 @@ def reduced(ref: ModelRef, payload: Json, texts: Sequence[str]) -> Json:
         limits=_limits(refused) if "limits" in parts and not remote else None,
         levers=_levers(refused, remote=remote) if "levers" in parts else None,
         groups=tuple(_groups(refused, one, payload) for one in payload["groups"]["by"]),
+        common_ways=None if chosen is None else common_ways(chosen, model.black_box.space.features, refused),
         terms_alone=sum(by_terms) / len(by_terms) if by_terms else None,
         contestable=sum(share >= CONTESTABLE for share in accepted_by) if accepted_by else None,
         labels={feature.name: feature.title for feature in model.black_box.space.features},

@@ -43,7 +43,7 @@ def report(
     asked = validated(ReportRequest, {"seed": seed, "groups": {"by": [_by(text) for text in by or []]}})
     version = service.models.find(model, include_inactive=True)
     source: Json = {"kind": "reference" if data is None else "records"}
-    payload = service.reports.payload(version, asked.question(), source, asked.parts, asked.grouping())
+    payload = service.reports.payload(version, asked.question(), source, asked.figures())
     result = figures(settings, report_job, version, payload, data)
     if output is not None:
         output.write_bytes(encoded(result) + b"\n")
@@ -86,6 +86,11 @@ def summary(result: "Json") -> str:
         f"Changes {lever['feature']}: {lever['used']:.0%} of the answers"
         + ("." if lever["only"] is None else f"; the only way for {lever['only']:,}.")
         for lever in (result["levers"] or [])[:MOST_LISTED]
+    ]
+    lines += [
+        f"Way {k}: {way['text']}. Reaches {way['reach']:.0%} of {way['people']:,} who did not choose it"
+        + (" with those before it." if k > 1 else ".")
+        for k, way in enumerate(result["common_ways"] or [], start=1)
     ]
     lines += [_limit(one) for one in (result["limits"] or [])[:MOST_LISTED]]
     for table in result["groups"]:

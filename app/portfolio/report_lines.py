@@ -23,6 +23,7 @@ from app.portfolio.answered import (
     row_raw_of,
     without_errors,
 )
+from app.portfolio.chosen_ways import chosen_ways
 from app.portfolio.preclusion import preclusion
 from app.portfolio.relaxations import InTheWay, in_the_way
 from app.questions.answers import Json
@@ -30,6 +31,7 @@ from app.questions.question import Question
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import EXACT, AnswerPart
 from app.recourse.features import Feature
+from app.recourse.models.meter import Meter
 from app.recourse.offers import best_offer
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS, solve
@@ -59,6 +61,8 @@ class ReportLine(AnswerPart):
     by_terms: bool | None
     """Whether the lender's terms alone turn the no into a yes; null where the version names none, or the record is
     accepted."""
+    ways: tuple[Json | None, ...] | None
+    """Cost and future validity of each common way, null where it does not reach them; null for those who chose it."""
     groups: Mapping[str, str]
     diagnostics: Json
     """Calls of the model, and records in them."""
@@ -82,6 +86,10 @@ def lines(ref: ModelRef, payload: Json) -> list[ReportLine | RecourseError]:
         spent[i].add(one.calls, one.rows)
     # Of a remote model each question is paid: a report asks it no more than one for each person.
     parts = () if model.black_box.remote is not None else payload["parts"]
+    chosen = chosen_ways(ref, payload) if "ways" in parts and (refused or payload["first"] == 0) else None
+    if chosen is not None and payload["first"] == 0:
+        # Asked once for all records, and so counted once.
+        spent[min(spent)].add(chosen.calls, chosen.rows)
     only = _only_levers(ref, common, payload, asked, spent) if "levers" in parts else {}
     for i, score in scores.items():
         if i not in result:
@@ -89,10 +97,14 @@ def lines(ref: ModelRef, payload: Json) -> list[ReportLine | RecourseError]:
             if person is not None and person.row_raw is None and "limits" in parts:
                 reachable = partial(_reachable, person.problem, common, payload["deadline_s"], spent[i])
                 limits = in_the_way(person.actions, reachable)
+            ways, meter = None, Meter(model.black_box)
+            if person is not None and chosen is not None and (found := chosen.reaching(person, meter)) is not None:
+                ways = tuple(found)
+            spent[i].add(meter.calls, meter.rows)
             by_terms = None if person is None else _by_terms(_in_time(person.problem, payload["deadline_s"]), spent[i])
             result[i] = _line(
                 model, payload, i, rows_raw[i], score, person, only=tuple(only.get(i, ())),
-                limits=tuple(map(asdict, limits)), by_terms=by_terms, spent=spent[i],
+                limits=tuple(map(asdict, limits)), ways=ways, by_terms=by_terms, spent=spent[i],
             )  # fmt: skip
     return [result[i] for i in range(len(payload["rows"]))]
 
@@ -110,7 +122,7 @@ class _Spent:
 
 def _line(
     model: LoadedModel, payload: Json, i: int, row_raw: Row, score: float, one: Asked | None, *, only: tuple[str, ...],
-    limits: tuple[Json, ...], by_terms: bool | None, spent: _Spent,
+    limits: tuple[Json, ...], ways: tuple[Json | None, ...] | None, by_terms: bool | None, spent: _Spent,
 ) -> ReportLine:  # fmt: skip
     row, accepted_by = payload["rows"][i], None
     futures = load_futures(model.registered)
@@ -125,6 +137,7 @@ def _line(
         limits=limits,
         accepted_by=accepted_by,
         by_terms=by_terms,
+        ways=ways,
         groups=dict(_labels(model, payload["groups"]["by"], row, row_raw)) if one is not None else {},
         diagnostics={"model_calls": spent.calls, "model_rows": spent.rows},
     )

@@ -27,7 +27,7 @@ def page(found: Json) -> str:
     model = f"{found['model']['id']}@{found['model']['version']}"
     title = f"Recourse of the applicants whom {model} refuses"
     parts = [
-        _head(found), _levers(found), _cost(found), _limits(found),
+        _head(found), _levers(found), _cost(found), _limits(found), _ways(found),
         *(_groups(table, found["labels"]) for table in found["groups"]), _ending(found)
     ]  # fmt: skip
     return (
@@ -154,6 +154,31 @@ def _limits(found: Json) -> str:
     text = "Of those without a way: how many would have one without this limit alone, or if it gave so much."
     heads = ("limit", "set by", "without it", "if it gives, raw units: applicants")
     return f"<h2>Which limit stands in the way</h2><p>{text}</p>{plot}" + _table("Limits", heads, rows)
+
+
+def _ways(found: Json) -> str:
+    ways = found["common_ways"]
+    if not ways:
+        return ""
+    first = ways[0]
+    text = (
+        f"Each way is the same for everybody. It counts for an applicant where their own limits allow it as it stands "
+        f"and the model accepts it. Chosen on reference records, measured on {first['people']:,} other refused "
+        f"applicants. Of {found['records']['refused']:,} refused, {found['recourse']['found']:,} have some way."
+    )
+    reached = [(f"{k} way{'s' if k > 1 else ''}", one["reach"], f"{one['reach']:.0%}") for k, one in enumerate(ways, 1)]
+    rows = [
+        (
+            f"{k}. {one['text']}", f"{one['alone']:.1%}",
+            f"{one['reach']:.1%} ({one['interval'][0]:.1%} to {one['interval'][1]:.1%})",
+            "–" if one["cost"] is None else f"{one['cost']:.2f}",
+            "–" if one["future_validity"] is None else f"{one['future_validity']:.0%}",
+        )
+        for k, one in enumerate(ways, 1)
+    ]  # fmt: skip
+    heads = ("way", "reaches alone", "with those before it (95 %)", "mean cost so far", "future models that accept")
+    plot = bars("Share of the refused whom so many ways reach", reached)
+    return f"<h2>A handful of ways</h2><p>{escape(text)}</p>{plot}" + _table("Ways", heads, rows)
 
 
 def _limit(one: Json, labels: Mapping[str, str]) -> str:

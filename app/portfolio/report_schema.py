@@ -20,7 +20,7 @@ from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.timing import Timing
 from app.recourse.problem import Robustness
 
-Part = Literal["limits", "levers"]
+Part = Literal["limits", "levers", "ways"]
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 
@@ -86,6 +86,15 @@ class Groups(Strict):
     """Of the groups, behind each p value."""
 
 
+class Ways(Strict):
+    """How many ways are the same for everybody, and how much each changes."""
+
+    count: Annotated[int, Field(ge=1, le=10), NUMBER] = 5
+    """Ways, those first that help most."""
+    changes: Annotated[int, Field(ge=1, le=5), NUMBER] = 3
+    """Features that a way changes at most."""
+
+
 @with_fields_of(Timing)
 class ReportRequest(Strict):
     """Whom to report on, and what they are asked."""
@@ -102,10 +111,12 @@ class ReportRequest(Strict):
     """What the answers must withstand."""
     seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
     """The same request with the same seed has the same result."""
-    parts: Annotated[tuple[Part, ...], FEW] = ("limits", "levers")
+    parts: Annotated[tuple[Part, ...], FEW] = ("limits", "levers", "ways")
     """What is reported besides recourse and preclusion."""
     groups: Groups = Field(default_factory=Groups)
     """Whether it is harder for some."""
+    ways: Ways = Field(default_factory=Ways)
+    """Which few ways help most."""
 
     def question(self) -> Question:
         """What each applicant is asked, without the record."""
@@ -119,10 +130,9 @@ class ReportRequest(Strict):
         """From when until when of the ledger; None for another source."""
         return (self.source.since, self.source.until) if isinstance(self.source, LedgerSource) else None
 
-    def grouping(self) -> Json:
-        """The groups as plain data."""
-        found: Json = self.groups.model_dump()
-        return found
+    def figures(self) -> Json:
+        """Which figures are asked for, as plain data."""
+        return {"parts": list(self.parts), **self.model_dump(include={"groups", "ways"})}
 
 
 def _to_row(value: Any) -> Json:

@@ -37,7 +37,7 @@ class Reports:
 
     async def start(
         self, model: str, question: Question, rows: Sequence[Json] | None, period: Period | None,
-        parts: Sequence[str], groups: Json,
+        figures: Json,
     ) -> Job:  # fmt: skip
         """A job that reports on rows, on who asked in a period, or on the reference records of a version.
 
@@ -51,19 +51,17 @@ class Reports:
         source: Json = {"kind": "reference" if rows is None else "records"}
         if period is not None:
             rows, source = await self._ledger.ask(partial(self._asked, asked.id, period))
-        payload = self.payload(asked, question, source, parts, groups)
+        payload = self.payload(asked, question, source, figures)
         all_or_faults(*checks(self._models, asked, question))
         await self._models.admit(asked)
         people = reference_rows(asked) if rows is None else rows
         return await self._jobs.submit_batch(REPORT, payload, people, closed=True)
 
-    def payload(
-        self, model: RegisteredModel, question: Question, source: Json, parts: Sequence[str], groups: Json
-    ) -> Json:
+    def payload(self, model: RegisteredModel, question: Question, source: Json, figures: Json) -> Json:
         """What the rows of a report have in common. Raises `InvalidRequest` for a group that is none."""
         known = [feature.name for feature in model.space.schema]
         faults = []
-        for i, one in enumerate(groups["by"]):
+        for i, one in enumerate(figures["groups"]["by"]):
             if one.get("column") is None and one["feature"] not in known:
                 faults.append(Fault(f"/groups/by/{i}/feature", f"must be one of {', '.join(known)}"))
             if one.get("column") is not None and source["kind"] != "records":
@@ -73,8 +71,7 @@ class Reports:
         return {
             **asked_payload(self._settings, self._models.ref(model), question),
             "source": source,
-            "parts": list(parts),
-            "groups": groups,
+            **figures,
         }
 
     def _asked(self, model_id: str, period: Period, ledger: Ledger) -> tuple[list[Json], Json]:

@@ -94,7 +94,5 @@ async def report(
     rows, most = request.rows(), service.settings.max_batch_rows
     if rows is not None and len(rows) > most:
         raise BodyTooLarge(f"A report must not have more than {most:,} records.")
-    job = await service.reports.start(
-        name, request.question(), rows, request.period(), request.parts, request.grouping()
-    )
+    job = await service.reports.start(name, request.question(), rows, request.period(), request.figures())
     return await answer_later(job, prefer, service)

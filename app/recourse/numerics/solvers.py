@@ -16,6 +16,9 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from app.errors import DeadlineExceeded, SolverFailed
 
+MOST_NODES = 2_000
+"""Of a cover; not a time, so that the same question has the same answer."""
+
 _OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
 
 
@@ -67,6 +70,31 @@ def mixed_integer_program(
     fixed = Bounds(np.where(integer, x, 0.0), np.where(integer, x, limit))
     settled = milp(cost, constraints=constraints, bounds=fixed)
     return x if settled.x is None else np.where(integer, x, settled.x)
+
+
+def largest_cover(
+    covers: Bool[np.ndarray, "n m"], weights: Int[np.ndarray, "n"], most: int
+) -> tuple[Int[np.ndarray, "k"], int]:
+    """At most so many columns that cover the most weight of rows, and the most that any so many can cover; by HiGHS.
+
+    The two are equal where the optimum is proven, within `MOST_NODES`.
+
+    Raises
+    ------
+    SolverFailed : the solver ended without an answer
+    """
+    n, m = covers.shape
+    covered = sparse.hstack([sparse.csr_array(-covers.astype(float)), sparse.eye_array(n)])
+    counted = sparse.csr_array(np.concatenate([np.ones(m), np.zeros(n)])[None])
+    limits = LinearConstraint(sparse.vstack([covered, counted]).tocsr(), -np.inf, [*np.zeros(n), most])
+    with silent():
+        answer = milp(
+            np.concatenate([np.zeros(m), -weights.astype(float)]), constraints=limits, bounds=Bounds(0.0, 1.0),
+            integrality=np.repeat([1, 0], [m, n]), options={"node_limit": MOST_NODES},
+        )  # fmt: skip
+    if answer.x is None:
+        raise SolverFailed(f"The mixed-integer solver ended without an answer: {answer.message}")
+    return np.flatnonzero(answer.x[:m] > 0.5), math.floor(1e-6 - answer.mip_dual_bound)
 
 
 @contextmanager

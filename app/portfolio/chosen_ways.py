@@ -1,0 +1,185 @@
+"""The common ways of a report: chosen on refused reference records, measured on everybody else."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from app.futures.store import load_futures
+from app.kept import kept
+from app.models import tasks
+from app.portfolio.answered import LEAST, Asked, answers
+from app.portfolio.common_ways import Row, Rule, Rules, best_cover, candidates, rule_text
+from app.portfolio.shares import Interval, wilson
+from app.questions.answers import Json
+from app.questions.question import Question
+from app.recourse.answer_part import AnswerPart
+from app.recourse.features import Feature, RawValue
+from app.recourse.models.meter import Meter
+from app.registry.ref import ModelRef
+
+CHOOSERS = 250
+"""Refused reference records on which ways are chosen: at most, and at most half of them."""
+
+BYTES = 100_000
+"""What is kept of a choice, roughly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayChange(AnswerPart):
+    """What a way does with one feature."""
+
+    feature: str
+    """Its name."""
+    kind: Literal["level", "at_least", "at_most", "by", "times"]
+    """To a category; to a value, for those who are not there yet; by a difference; times a factor."""
+    value: RawValue
+    """Raw number, level, number of levels, or factor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonWay(AnswerPart):
+    """A way that is the same for everybody, added to those before it; measured on people who did not choose it."""
+
+    rule: tuple[WayChange, ...]
+    """All that it changes."""
+    text: str
+    """The same in words."""
+    people: int
+    """Refused people it is measured on."""
+    alone: float
+    """Share of them for whom it is legal as it stands, and accepted."""
+    reach: float
+    """Share of them whom it reaches, or one before it."""
+    interval: Interval
+    """95 % of `reach`, Wilson."""
+    added: float
+    """By how much it raises `reach`."""
+    cost: float | None
+    """Mean over those reached so far, each by the cheapest of the ways so far; null where nobody is."""
+    future_validity: float | None
+    """Mean share of held-back future models that accept these records; null without future models."""
+    optimal: bool
+    """Whether no as many ways of all candidates reach more of those who chose; proven."""
+    at_most: float
+    """Share of those who chose whom as many ways of the candidates can reach at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Ways, and how they were chosen."""
+
+    rules: Rules
+    reached: tuple[int, ...]
+    """How many of those who chose the first way reaches, the first two, ..."""
+    at_most: tuple[int, ...]
+    """How many as many of the candidates can reach at most."""
+    choosers: frozenset[bytes]
+    """Raw rows of those who chose."""
+    least: float
+    """Share of the search set of future models that must accept a record as well."""
+    calls: int
+    rows: int
+    """Calls of the model that the choice took, and records in them."""
+
+    def reaching(self, one: Asked, meter: Meter) -> list[Json | None] | None:
+        """Of each way what it costs a person, and how future-proof it is; None where it does not reach them.
+
+        None for those who chose.
+        """
+        if one.actions.factual_raw.tobytes() in self.choosers:
+            return None
+        futures = one.problem.futures
+        search = None if futures is None else futures.search
+        found, rows_raw = self.rules.reached(one.actions, meter, search, self.least)
+        result: list[Json | None] = [None] * len(self.rules.rules)
+        costs = one.actions.cost(rows_raw).tolist()
+        shares = [None] * len(found) if futures is None else futures.held_back.shares(rows_raw).tolist()
+        for r, cost, share in zip(found.tolist(), costs, shares, strict=True):
+            result[r] = {"cost": cost, "future_validity": share}
+        return result
+
+
+def chosen_ways(ref: ModelRef, payload: Json) -> Chosen | None:
+    """The ways of a report, chosen once in each process; None where too few reference records are refused."""
+    asked = {name: payload[name] for name in ("question", "ways", "deadline_s", "plan_s")}
+    key = ("common ways", ref, json.dumps(asked, sort_keys=True))
+    return kept(key, lambda: _chosen(ref, payload), name=ref.name, size=lambda _: BYTES)
+
+
+def _chosen(ref: ModelRef, payload: Json) -> Chosen | None:
+    model, common, asked = tasks.load(ref), Question.from_json(payload["question"]), payload["ways"]
+    refused = np.flatnonzero(model.reference.scores < 0.0)
+    size = min(CHOOSERS, len(refused) // 2)
+    if size < LEAST:
+        return None
+    drawn = np.sort(np.random.default_rng(common.seed).permutation(refused)[:size]).tolist()
+    rows_raw: dict[int, Row] = {i: model.reference.rows_raw[i] for i in drawn}
+    people = [one for one in answers(ref, common, {**payload, "first": 0}, rows_raw).values() if isinstance(one, Asked)]
+    features = model.black_box.space.features
+    found = [(one.row_raw, one.actions) for one in people if one.row_raw is not None]
+    rules = Rules(candidates(features, found, asked["changes"]))
+    meter, futures = Meter(model.black_box), load_futures(model.registered)
+    least = common.robustness.future_validity or 0.0
+    costs = np.full((len(people), len(rules.rules)), np.inf)
+    for i, one in enumerate(people):
+        k, records = rules.reached(one.actions, meter, None if futures is None else futures.search, least)
+        costs[i, k] = one.actions.cost(records)
+    best, reached, at_most = best_cover(costs, asked["count"])
+    return Chosen(
+        rules=Rules([rules.rules[r] for r in best]),
+        reached=tuple(reached),
+        at_most=tuple(at_most),
+        choosers=frozenset(row_raw.tobytes() for row_raw in rows_raw.values()),
+        least=least,
+        calls=sum(one.calls for one in people) + meter.calls,
+        rows=sum(one.rows for one in people) + meter.rows,
+    )
+
+
+def common_ways(chosen: Chosen, features: Sequence[Feature], lines: Sequence[Json]) -> tuple[CommonWay, ...]:
+    """The ways with whom they reach, from the lines of refused people."""
+    given = [line["ways"] for line in lines if line["ways"] is not None]
+    result, before, choosers = list[CommonWay](), 0, len(chosen.choosers)
+    for k, rule in enumerate(chosen.rules.rules if given else ()):
+        cheapest = [
+            min((one for one in ways[: k + 1] if one is not None), key=lambda one: one["cost"], default=None)
+            for ways in given
+        ]
+        met = [one for one in cheapest if one is not None]
+        share = wilson(len(met), len(given))
+        assert share is not None
+        kept_by = [one["future_validity"] for one in met if one["future_validity"] is not None]
+        result.append(
+            CommonWay(
+                rule=tuple(_changes(rule, features)),
+                text=rule_text(rule, features),
+                people=len(given),
+                alone=sum(ways[k] is not None for ways in given) / len(given),
+                reach=share.value,
+                interval=share.interval,
+                added=(len(met) - before) / len(given),
+                cost=_mean([one["cost"] for one in met]),
+                future_validity=_mean(kept_by),
+                optimal=chosen.reached[k] == chosen.at_most[k],
+                at_most=chosen.at_most[k] / choosers,
+            )
+        )
+        before = len(met)
+    return tuple(result)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _changes(rule: Rule, features: Sequence[Feature]) -> list[WayChange]:
+    found = []
+    for move in rule:
+        feature = features[move.feature]
+        value: RawValue = move.value if move.kind in ("by", "times") else feature.value(move.value)
+        end: Literal["at_least", "at_most"] = "at_least" if move.up else "at_most"
+        found.append(WayChange(feature=feature.name, kind=end if move.kind == "to" else move.kind, value=value))
+    return found

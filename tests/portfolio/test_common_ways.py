@@ -1,0 +1,123 @@
+"""Common ways: the cover against all sets of rules, and whom a report says they reach, written out by hand."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.portfolio.common_ways import Move, best_cover, rule_text
+from app.recourse.features import Feature, FeatureType
+from tests.portfolio.test_report import Figures, accepted, reported
+from tests.registry.loan import loan_records
+
+
+def test_the_cover_is_the_best_of_all_sets() -> None:
+    rng, cheaper = np.random.default_rng(0), 0
+    for _ in range(300):
+        n, m, most = int(rng.integers(1, 13)), int(rng.integers(1, 9)), int(rng.integers(1, 4))
+        reach = rng.random((n, m)) < rng.uniform(0.1, 0.6)
+        costs = np.where(reach, rng.uniform(1.0, 5.0, (n, m)), np.inf)
+        rules, reached, at_most = best_cover(costs, most)
+        sets = {k: list(itertools.combinations(range(m), min(k, m))) for k in range(1, most + 1)}
+        best = {k: max(int(reach[:, one].any(axis=1).sum()) for one in found) for k, found in sets.items()}
+        assert len(rules) == len(set(rules)) <= most
+        assert reached == [int(reach[:, rules[: k + 1]].any(axis=1).sum()) for k in range(len(rules))]
+        assert (reached or [0])[-1] == best[most]
+        assert at_most[-1:] in ([], [best[most]])
+        assert all(bound >= best[k] for k, bound in enumerate(at_most, start=1))
+        if rules:
+            paid = costs[:, rules].min(axis=1)
+            as_good = [one for one in sets[most] if reach[:, one].any(axis=1).sum() == best[most]]
+            means = [np.mean(one[np.isfinite(one)]) for one in (costs[:, found].min(axis=1) for found in as_good)]
+            cheaper += np.mean(paid[np.isfinite(paid)]) <= min(means) + 1e-9
+    assert cheaper >= 280, "an exchange of single rules nearly always finds the cheapest set"
+
+
+def test_rules_are_words() -> None:
+    income = Feature(name="income", label="Income", unit="EUR", type=FeatureType.CONTINUOUS, decimals=0)
+    savings = Feature(name="savings", type=FeatureType.ORDINAL, categories=("none", "some", "much"))
+    owned = Feature(name="home", type=FeatureType.CATEGORICAL, categories=("rented", "owned"))
+    surety = Feature(name="surety", type=FeatureType.BINARY)
+    rule = (
+        Move(0, "to", 2_500.0, up=True), Move(0, "by", -300.0, up=False), Move(0, "times", 0.8, up=False),
+        Move(1, "to", 1.0, up=True), Move(1, "by", 1.0, up=True), Move(2, "level", 1.0, up=True),
+        Move(3, "to", 1.0, up=True),
+    )  # fmt: skip
+    assert rule_text(rule, (income, savings, owned, surety)) == (
+        "Income: at least 2,500 EUR; Income: 300 EUR less; Income: 80% of today's; Savings: at least some; "
+        "Savings: 1 level higher; Home: owned; Surety: yes"
+    )
+
+
+@pytest.fixture(scope="module")
+def figures(loans: Path) -> Figures:
+    return reported(loans, loan_records(160, seed=5), ways={"count": 3, "changes": 2})
+
+
+SAVINGS = ("none", "some", "much")
+
+
+def followed(record: dict[str, Any], rule: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The record that a rule makes of an applicant, who may change savings, guarantor and housing; None for none."""
+    made = dict(record)
+    for one in rule:
+        name, kind, value = one["feature"], one["kind"], one["value"]
+        if name not in ("savings", "guarantor", "housing"):
+            return None
+        if name == "savings":
+            level = SAVINGS.index(record["savings"])
+            to = {
+                "at_least": lambda now, to: max(now, SAVINGS.index(to)),
+                "at_most": lambda now, to: min(now, SAVINGS.index(to)),
+                "by": lambda now, to: now + int(to),
+            }[kind](level, value)
+            if not 0 <= to < len(SAVINGS):
+                return None
+            made[name] = SAVINGS[to]
+        else:
+            # Of two values, at least the larger and at most the smaller are these.
+            assert kind == "level" or value is (kind == "at_least")
+            made[name] = value
+    return None if made == record else made
+
+
+def test_ways_reach_whom_they_reach_by_hand(loans: Path, figures: Figures) -> None:
+    lines, result = figures
+    ways, refused = result["common_ways"], []
+    for line, record in zip(lines, loan_records(160, seed=5), strict=True):
+        if line["decision"] == "refused":
+            refused.append((line, record))
+        else:
+            assert line["ways"] is None
+    assert 1 <= len(ways) <= 3
+    reached = np.zeros((len(refused), len(ways)), dtype=bool)
+    for i, (line, record) in enumerate(refused):
+        for k, way in enumerate(ways):
+            made = followed(record, way["rule"])
+            reached[i, k] = made is not None and accepted(loans, [made])[0]
+        assert [one is not None for one in line["ways"]] == reached[i].tolist()
+        assert not reached[i].any() or line["answer"]["status"] == "found"
+    for k, way in enumerate(ways):
+        assert way["people"] == len(refused)
+        assert way["alone"] == pytest.approx(reached[:, k].mean(), rel=1e-5)
+        assert way["reach"] == pytest.approx(reached[:, : k + 1].any(axis=1).mean(), rel=1e-5)
+        assert len(way["rule"]) <= 2
+    assert sum(way["added"] for way in ways) == pytest.approx(ways[-1]["reach"], rel=1e-5)
+    assert ways[-1]["optimal"]
+    assert 0.0 < ways[0]["reach"] < 1.0
+
+
+def test_who_chose_is_not_measured(loans: Path) -> None:
+    lines, result = reported(loans, loan_records(200))
+    refused = [line for line in lines if line["decision"] == "refused"]
+    measured = [line for line in refused if line["ways"] is not None]
+    assert len(measured) == len(refused) - len(refused) // 2
+    assert {way["people"] for way in result["common_ways"]} == {len(measured)}
+
+
+def test_too_few_refused_choose_nothing(loans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.portfolio.chosen_ways.LEAST", 1_000)
+    _, result = reported(loans, loan_records(12, seed=3), ways={"count": 1})
+    assert result["common_ways"] is None
