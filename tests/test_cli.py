@@ -631,7 +631,7 @@ def test_a_draft_is_written_tried_and_registered(run: Run, tmp_path: Path) -> No
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("loan@1 would register: 4 features; accepts ")
     assert len(re.findall(r"^Record \d+: no \(probability <?\d+%\)\. \(\d\.\d\d s\)$", done.stdout, re.MULTILINE)) == 5
-    assert "Then: yes (probability " in done.stdout
+    assert re.search(r"Then, in \d+(\.\d)? months: yes \(probability ", done.stdout)
     own = tmp_path / "scores.csv"
     own.write_text("\n".join(str(score + 0.5 * (i == 3)) for i, score in enumerate(trained.scores)))
     sentence = refused(run("models", "register", out, "--scores", own))

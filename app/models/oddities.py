@@ -12,7 +12,7 @@ from app.questions.answers import Json
 from app.recourse.features import Change, Feature, FeatureType, Takes
 from app.recourse.problem import Reference
 from app.recourse.reasons import Departure, is_unadvised
-from app.registry.drafting.hints import hint_of
+from app.registry.drafting.hints import hint_of, months_per_unit
 
 MOST_CHANGES = 4
 """Changes of one answer beyond which few people carry it out."""
@@ -56,6 +56,10 @@ class Asked:
     moved: Mapping[str, tuple[float, float]]
     """Raw values of each feature that changes, before and after."""
     elapsed_s: float
+    takes_months: float = 0.0
+    """How long the changes take."""
+    longer: bool = False
+    """Whether nothing was found but an answer that takes longer than one is valid."""
     reasons: tuple[tuple[str, str | None], ...] = ()
     """Feature and direction (`too_high`, `too_low`) of each reason for the refusal."""
 
@@ -77,6 +81,11 @@ def oddities(
         yield (
             f"Nothing was found for {many}: do change, advice, takes and protected leave enough that people can do?"
             + _kept(reference)
+        )
+    if longer := sum(one.longer for one in asked):
+        yield (
+            f"For {longer} of {len(asked)} records only an answer was found that takes longer than one is valid: "
+            "horizon_months of a request, or RECOURSE_VALID_DAYS, gives people that time"
         )
     yield from _lever(found)
     yield from _many(found)
@@ -158,8 +167,8 @@ def _sizes(feature: Feature, moves: Moves, column: Float[np.ndarray, "m"], answe
         return
     if large := sum(abs(after - before) > LARGE * (high - low) > 0.0 for before, after in moves):
         yield (
-            f"In {large} of {answers} answers {feature.name} moves far in 0 months: takes: {{months: …}} or "
-            "{months_per_unit: …} says how long that takes"
+            f"In {large} of {answers} answers {feature.name} moves far in 0 months: "
+            f"takes: {{months_per_unit: {months_per_unit(low, high):g}}} allows a year from {low:.6g} to {high:.6g}"
         )
 
 

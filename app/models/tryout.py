@@ -27,7 +27,7 @@ from app.recourse.models.black_box import BlackBox
 from app.recourse.problem import Reference
 from app.recourse.reasons import ReasonsParams
 from app.recourse.result import Status
-from app.recourse.solve import DEFAULT_METHOD, METHODS
+from app.recourse.solve import DEFAULT_METHOD, HORIZON, METHODS
 from app.registry.drafting.hints import hint_of
 from app.registry.lender_scores import TOLERANCE
 from app.registry.ref import ModelRef, Store
@@ -203,6 +203,7 @@ def _ask(ref: ModelRef, settings: Settings, reference: Reference, record: int) -
 
 def _asked(record: int, space: FeatureSpace, found: Json, elapsed_s: float) -> Asked:
     best = found["counterfactuals"][0] if found["status"] == Status.FOUND else None
+    relax = found["relax"] or {}
     return Asked(
         record=record,
         before=found["factual"],
@@ -210,9 +211,11 @@ def _asked(record: int, space: FeatureSpace, found: Json, elapsed_s: float) -> A
         changes=tuple((change["feature"], change["text"]) for change in best["changes"] if not change["by_time"])
         if best
         else (),
-        detail="" if best else " ".join(filter(None, [found["detail"], (found["relax"] or {}).get("text")])),
+        detail="" if best else " ".join(filter(None, [found["detail"], relax.get("text")])),
         moved=_moved(space, best["changes"]) if best else {},
         elapsed_s=elapsed_s,
+        takes_months=best["takes_months"] if best else 0.0,
+        longer=best is None and relax.get("constraint") == HORIZON and relax["sufficient"],
         reasons=tuple((one["feature"], one["direction"]) for one in (found["reasons"] or {"reasons": ()})["reasons"]),
     )
 

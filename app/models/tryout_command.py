@@ -1,5 +1,6 @@
 """The command ``recourse models try``: what registering a directory would bring, and some answers."""
 
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -62,8 +63,13 @@ def text_of(one: "Asked", threshold: float | None = None) -> str:
     if one.changes:
         after = _rating(one.after, digits)
         needed = f"; needed: {percent(threshold, digits)}%" if after and threshold is not None else ""
-        lines.append(f"  Then: yes{after}{needed}.")
+        lines.append(f"  Then, {_in_months(one.takes_months)}: yes{after}{needed}.")
     return "\n".join(lines)
+
+
+def _in_months(months: float) -> str:
+    shown = math.ceil(10.0 * months) / 10.0
+    return "at once" if not shown else "in 1 month" if shown == 1.0 else f"in {shown:g} months"
 
 
 def _rating(decision: "Json | None", digits: int) -> str:

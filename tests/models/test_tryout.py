@@ -1,10 +1,12 @@
 """Trying a model directory: the answers are those of the service, nothing stays, and what is odd is said."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from app.errors import ModelRefused
 from app.models.oddities import Asked, oddities
@@ -136,9 +138,26 @@ def test_each_oddity_names_the_line_that_mends_it(tmp_path: Path, settings: Sett
     spread = np.subtract(*np.quantile([record["income"] for record in model.records], [0.95, 0.05]))
     moves = [one.moved["income"] for one in found.asked if "income" in one.moved]
     assert far.startswith(f"In {sum(after - before > spread / 4 for before, after in moves)} of 20 answers")
-    income["takes"] = {"months": 1}
+    (line,) = re.findall(r"takes: (\{.*?\}) allows a year", far)
+    income["takes"] = yaml.safe_load(line)
+    assert income["takes"]["months_per_unit"] * spread == pytest.approx(12, rel=0.05)
     again = attempt(model.write(version="2"), settings, count=20)
     assert not any("income moves far" in sentence for sentence in again.findings)
+
+
+def test_answers_that_take_longer_than_one_is_valid_are_counted(tmp_path: Path, settings: Settings) -> None:
+    model = only(make_linear(tmp_path / "source"), "income", takes={"months_per_unit": 0.002})
+    found = attempt(model.write(), settings, count=20)
+    timed = [one for one in found.asked if one.changes]
+    for one in timed:
+        (before, after) = one.moved["income"]
+        assert one.takes_months == pytest.approx((after - before) * 0.002, abs=0.01)
+        assert 0.0 < one.takes_months <= 3.0
+        assert f"Then, in {np.ceil(10 * one.takes_months) / 10:g} month" in text_of(one)
+    longer = sum(one.longer for one in found.asked)
+    assert timed
+    assert longer
+    assert sum(f"For {longer} of 20 records only an answer was found" in one for one in found.findings) == 1
 
 
 def test_changes_that_a_name_rules_out_are_odd(tmp_path: Path, settings: Settings) -> None:

@@ -224,6 +224,8 @@ def advise(found: FeatureDraft, column: Column, answer: str | None = None) -> bo
         kept = [level for level in found.keys["categories"] if proposed(level) and level in seen]
         if 0 < len(kept) < len(found.keys["categories"]):
             found.keys["advice"] = {"categories": kept}
+        if kind == "ordinal" and hint is not None and (takes := hint.takes(0, 0, len(found.keys["categories"]))):
+            found.keys["takes"] = takes
     return False
 
 
@@ -337,6 +339,8 @@ def _advise_number(found: FeatureDraft, column: Column, hint: Hint | None, *, as
         high = max(low, min(high, hint.most))
     if hint is not None and hint.terms and (apart := column.apart):
         found.keys |= {"min": int(low) % apart, "step": apart}
+    if hint is not None and (takes := hint.takes(low, high)):
+        found.keys["takes"] = takes
     found.keys["advice"] = {"min": _plain(low), "max": _plain(high)}
 
 

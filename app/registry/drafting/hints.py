@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 SCALES: tuple[tuple[str, ...], ...] = (
     ("none", "little", "moderate", "quite rich", "rich"),
@@ -26,6 +26,9 @@ SCALES: tuple[tuple[str, ...], ...] = (
 """Levels whose words give them an order, from lowest to highest."""
 
 
+Pace = Literal["", "job", "savings"]
+
+
 @dataclass(frozen=True, slots=True)
 class Hint:
     """What a name suggests."""
@@ -39,6 +42,28 @@ class Hint:
     """Largest number that is proposed."""
     terms: bool = False
     """Whether few values are all that the lender offers."""
+    pace: Pace = ""
+    """What a change waits for: nothing, another job, or money that is put aside every month."""
+
+    def takes(self, low: float, high: float, levels: int = 0) -> dict[str, float]:
+        """How long a change takes: of a number that is usual between `low` and `high`, or of so many levels."""
+        if self.pace == "job":
+            return {"months": JOB_MONTHS}
+        if self.pace and levels > 1:
+            return {"months_per_level": min(JOB_MONTHS, YEAR / (levels - 1))}
+        return {"months_per_unit": months_per_unit(low, high)} if self.pace and high > low else {}
+
+
+JOB_MONTHS = 3
+"""How long it takes to find another job, or to save enough for the next level."""
+
+YEAR = 12
+"""Months in which people may get from one end of what is usual to the other by what they put aside."""
+
+
+def months_per_unit(low: float, high: float) -> float:
+    """The months that a unit takes of a number that is usual between these."""
+    return float(f"{YEAR / (high - low):.2g}")
 
 
 ORDERED = frozenset({"integer", "continuous", "ordinal"})
@@ -46,9 +71,14 @@ NUMBERS = frozenset({"integer", "continuous"})
 
 
 def _hint(
-    words: str, comment: str, types: frozenset[str] | None = None, most: float | None = None, **keys: Any
+    words: str,
+    comment: str,
+    types: frozenset[str] | None = None,
+    most: float | None = None,
+    pace: Pace = "",
+    **keys: Any,
 ) -> Hint:
-    return Hint(re.compile(rf"(^|_)({words})(_|$)"), comment, MappingProxyType(keys), types, most)
+    return Hint(re.compile(rf"(^|_)({words})(_|$)"), comment, MappingProxyType(keys), types, most, pace=pace)
 
 
 _SCHOOLING = "education|school|schooling|schl|degree|qualification|edu|education_num|grade_level"
@@ -60,7 +90,8 @@ _BURDEN = (
     "expenses|expenditure|spending"
 )
 _DEBTS = "debt|debts|owed|overdraft|loans|(num|number|open|existing|active|other|current)_(of_)?credits|principal"
-_OWES = "change: decrease, by half at most, as nobody is to owe more; takes: {months: …} says how long it takes"
+_YEAR = "takes: a year for all of advice"
+_OWES = f"change: decrease, by half at most, as nobody is to owe more; {_YEAR}"
 _OTHERS = "change: none, because others set it; what it depends on may be a feature of its own"
 
 HINTS = (
@@ -184,11 +215,11 @@ HINTS = (
         "change: increase, and not beyond 60; max_change: {absolute: 10} limits it further",
         types=NUMBERS, most=60.0, change="increase",
     ),
-    _hint(_BURDEN, _OWES, types=NUMBERS, change="decrease", max_change={"relative": 0.5}),
+    _hint(_BURDEN, _OWES, types=NUMBERS, pace="savings", change="decrease", max_change={"relative": 0.5}),
     _hint(
         "income|inc|annual_inc|salary|wage|wages|earnings|revenue|einkommen|gehalt",
-        "change: increase, by a fifth at most, as nobody earns far more at once; how long does it take?",
-        types=NUMBERS, change="increase", max_change={"relative": 0.2},
+        "change: increase, by a fifth at most, and in 3 months, as by another job; is that so?",
+        types=NUMBERS, pace="job", change="increase", max_change={"relative": 0.2},
     ),
     _hint(
         "(?<!_)amount(?!_)|(loan|credit|requested)_(amount|amnt|amt)|(amount|amnt|amt)_(credit|requested|financed)|^loan$",
@@ -198,13 +229,13 @@ HINTS = (
     _hint(
         "income|salary|wage|wages|earnings|revenue|savings|assets|balance|capital_gain|deposits?|down_?payment|"
         "checking|checking_\\w+",
-        "change: increase; how far can it move? Limit it by max_change: {relative: 0.2} or takes: {months: 6}",
-        types=ORDERED, change="increase",
+        f"change: increase; {_YEAR}; how far can it move, as by max_change: {{relative: 0.2}}?",
+        types=ORDERED, pace="savings", change="increase",
     ),
     _hint(
         f"{_BURDEN}|{_DEBTS}",
-        "change: decrease, as nobody is advised to owe more; max_change: {relative: 0.5} or takes limits it",
-        types=ORDERED, change="decrease",
+        f"change: decrease, as nobody is advised to owe more; {_YEAR}",
+        types=ORDERED, pace="savings", change="decrease",
     ),
     _hint(
         "[dw]?alc|alcohol|drink\\w*|smok\\w*|cigarettes?|gambl\\w*",

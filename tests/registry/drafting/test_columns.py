@@ -224,6 +224,31 @@ def test_a_draft_proposes_nothing_that_nobody_would() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "values", "months"),
+    [
+        ("debts", range(0, 2_500, 10), 12.0),
+        ("credit_utilisation", np.arange(0.0, 1.2, 0.01), 12.0),
+        ("monthly_savings", range(100, 900), 12.0),
+        ("num_of_existing_loans", range(20), 12.0),
+        ("monthly_income", range(1_000, 9_000), 3.0),
+        ("savings", ("none", "some", "much"), 6.0),
+        ("savings", ("<100", "100-500", "500-1000", "1000-2000", ">2000", "none"), 12.0),
+        ("loan_amount", range(1_000, 9_000), 0.0), ("duration", range(6, 72), 0.0), ("hours", range(20, 60), 0.0),
+    ],
+)  # fmt: skip
+def test_what_people_earn_or_pay_back_takes_its_time(name: str, values: Any, months: float) -> None:
+    """From one end of what is advised to the other: a year of payments, three months for another job or a level."""
+    table = ModelFacts(format=Format.SKLEARN, file="", content=b"", input=Input.RAW)
+    found = advised(name, [str(value) for value in values], table)
+    takes = found.get("takes", {})
+    advice = found.get("advice", {})
+    whole = takes.get("months", 0.0)
+    whole += takes.get("months_per_unit", 0.0) * (advice.get("max", 0.0) - advice.get("min", 0.0))
+    whole += takes.get("months_per_level", 0.0) * (len(found.get("categories", "_")) - 1)
+    assert whole == pytest.approx(months, rel=0.05)
+
+
+@pytest.mark.parametrize(
     ("name", "levels"), [("kind", ("1", "2", "10")), ("guarantors", ("A101", "A102")), ("pay", ("D1", "2"))]
 )
 def test_a_draft_does_not_propose_codes_that_nobody_can_read(name: str, levels: tuple[str, ...]) -> None:
