@@ -11,7 +11,7 @@ from app.futures.store import load_futures
 from app.kept import kept
 from app.models import tasks
 from app.portfolio.answered import LEAST, Asked, answers
-from app.portfolio.common_ways import Row, Rule, Rules, best_cover, candidates, rule_text
+from app.portfolio.common_ways import Reached, Row, Rule, Rules, best_cover, candidates, rule_text
 from app.portfolio.shares import Interval, wilson
 from app.questions.answers import Json
 from app.questions.question import Question
@@ -84,22 +84,27 @@ class Chosen:
     rows: int
     """Calls of the model that the choice took, and records in them."""
 
-    def reaching(self, one: Asked, meter: Meter) -> list[Json | None] | None:
+    def reached_by(self, one: Asked, meter: Meter) -> Reached:
+        """Which ways reach a person."""
+        futures = one.problem.futures
+        return self.rules.reached(one.actions, meter, None if futures is None else futures.search, self.least)
+
+    def stated(self, one: Asked, reached: Reached) -> tuple[Json | None, ...] | None:
         """Of each way what it costs a person, and how future-proof it is; None where it does not reach them.
 
         None for those who chose.
         """
         if one.actions.factual_raw.tobytes() in self.choosers:
             return None
-        futures = one.problem.futures
-        search = None if futures is None else futures.search
-        found, rows_raw = self.rules.reached(one.actions, meter, search, self.least)
+        futures, (found, rows_raw) = one.problem.futures, reached
         result: list[Json | None] = [None] * len(self.rules.rules)
         costs = one.actions.cost(rows_raw).tolist()
-        shares = [None] * len(found) if futures is None else futures.held_back.shares(rows_raw).tolist()
+        shares: list[float | None] = [None] * len(found)
+        if futures is not None and found.size:
+            shares = futures.held_back.shares(rows_raw).tolist()
         for r, cost, share in zip(found.tolist(), costs, shares, strict=True):
             result[r] = {"cost": cost, "future_validity": share}
-        return result
+        return tuple(result)
 
 
 def chosen_ways(ref: ModelRef, payload: Json) -> Chosen | None:

@@ -39,6 +39,9 @@ UNREACHED = 1e6
 
 Row: TypeAlias = Float[np.ndarray, "p"]
 
+Reached: TypeAlias = tuple[Int[np.ndarray, "r"], Float[np.ndarray, "r p"]]
+"""Rules that reach a person, and the accepted records."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Move:
@@ -99,7 +102,7 @@ class Rules:
 
     def reached(
         self, actions: ActionSet, meter: Meter, futures: FutureModels | None = None, least: float = 0.0
-    ) -> tuple[Int[np.ndarray, "r"], Float[np.ndarray, "r p"]]:
+    ) -> Reached:
         """Which rules reach a person, and the accepted records.
 
         Parameters

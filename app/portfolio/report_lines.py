@@ -24,6 +24,7 @@ from app.portfolio.answered import (
     without_errors,
 )
 from app.portfolio.chosen_ways import chosen_ways
+from app.portfolio.common_ways import Reached
 from app.portfolio.preclusion import preclusion
 from app.portfolio.relaxations import InTheWay, in_the_way
 from app.questions.answers import Json
@@ -90,17 +91,21 @@ def lines(ref: ModelRef, payload: Json) -> list[ReportLine | RecourseError]:
     if chosen is not None and payload["first"] == 0:
         # Asked once for all records, and so counted once.
         spent[min(spent)].add(chosen.calls, chosen.rows)
-    only = _only_levers(ref, common, payload, asked, spent) if "levers" in parts else {}
+    reached: dict[int, Reached] = {}
+    for i, one in asked.items():
+        if chosen is None:
+            break
+        meter = Meter(model.black_box)
+        reached[i] = chosen.reached_by(one, meter)
+        spent[i].add(meter.calls, meter.rows)
+    only = _only_levers(ref, common, payload, asked, reached, spent) if "levers" in parts else {}
     for i, score in scores.items():
         if i not in result:
             person, limits = asked.get(i), list[InTheWay]()
             if person is not None and person.row_raw is None and "limits" in parts:
                 reachable = partial(_reachable, person.problem, common, payload["deadline_s"], spent[i])
                 limits = in_the_way(person.actions, reachable)
-            ways, meter = None, Meter(model.black_box)
-            if person is not None and chosen is not None and (found := chosen.reaching(person, meter)) is not None:
-                ways = tuple(found)
-            spent[i].add(meter.calls, meter.rows)
+            ways = None if person is None or chosen is None else chosen.stated(person, reached[i])
             by_terms = None if person is None else _by_terms(_in_time(person.problem, payload["deadline_s"]), spent[i])
             result[i] = _line(
                 model, payload, i, rows_raw[i], score, person, only=tuple(only.get(i, ())),
@@ -158,13 +163,20 @@ def _by_terms(problem: RecourseProblem, spent: _Spent) -> bool | None:
 
 
 def _only_levers(
-    ref: ModelRef, common: Question, payload: Json, asked: Mapping[int, Asked], spent: Mapping[int, _Spent]
-) -> dict[int, list[str]]:
-    """The features without a change of which these people have no way, of those whose answers change few."""
+    ref: ModelRef, common: Question, payload: Json, asked: Mapping[int, Asked], reached: Mapping[int, Reached],
+    spent: Mapping[int, _Spent],
+) -> dict[int, list[str]]:  # fmt: skip
+    """The features without a change of which these people have no way, of those whose answers change few.
+
+    Who has a common way without such a change is not asked about it again.
+    """
     by_feature: dict[str, dict[int, Row]] = {}
     for i, one in asked.items():
         if one.row_raw is not None and len(changed := one.actions.changes(one.row_raw)) <= MOST_CHANGES:
+            _, known = reached.get(i, (None, one.row_raw[None]))
             for j in changed:
+                if (known[:, j] == one.actions.factual_raw[j]).any():
+                    continue
                 by_feature.setdefault(one.actions.space.features[j].name, {})[i] = one.actions.factual_raw
     only: dict[int, list[str]] = {}
     for name, people in by_feature.items():
