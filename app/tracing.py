@@ -22,7 +22,7 @@ Timed = tuple[str, int, int, Facts]
 """A span of a child: its name, begin and end in nanoseconds since 1970, and attributes."""
 
 timed: ContextVar[list[Timed] | None] = ContextVar("timed", default=None)
-"""Spans of a child for its server; None where nobody asks for any."""
+"""Spans of a child for its server; None where none are requested."""
 
 SEND_S = 3.0
 """Longest time that sending spans takes, also at the end of the process."""

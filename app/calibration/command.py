@@ -55,9 +55,9 @@ def _table(found: dict[str, Any]) -> "Table":
     for name, part in (("all", found), *((one["method"], one) for one in found["methods"])):
         for one in part["bins"]:
             low, high = one["interval"]
-            told = f"{one['told'][0]:.1f} to {one['told'][1]:.1f}"
+            promised = f"{one['told'][0]:.1f} to {one['told'][1]:.1f}"
             numbers = f"{one['mean_told']:.3f}", f"{one['kept']:.3f}", f"{low:.3f} to {high:.3f}"
-            table.add_row(name, told, f"{one['promises']:,}", *numbers)
+            table.add_row(name, promised, f"{one['promises']:,}", *numbers)
     return table
 
 

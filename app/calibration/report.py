@@ -156,7 +156,7 @@ class Promise:
     """One counterfactual that was given."""
 
     method: str
-    told: float
+    promised: float
     applicant: Mapping[str, object]
     under: Literal["stress", "same"] | None = None
     lowest: float | None = None
@@ -220,10 +220,10 @@ def _given(ledger: Ledger, model_id: str) -> tuple[dict[str, list[Promise]], int
 
 def _promises(answer: Json) -> Iterable[Promise]:
     for one in answer["counterfactuals"]:
-        # Answers of models without future models tell nothing, nor do those of earlier releases.
+        # Answers of models without future models promise nothing, nor do those of earlier releases.
         if future := one["validity"].get("future"):
             yield Promise(
-                method=answer["method"]["name"], told=future["probability"], applicant=one["applicant"],
+                method=answer["method"]["name"], promised=future["probability"], applicant=one["applicant"],
                 # Promises of earlier releases are plain ones.
                 under=future.get("under"), lowest=lowest_share(future),
             )  # fmt: skip
@@ -289,8 +289,8 @@ def _accepted(meter: Meter, promises: Sequence[Promise]) -> list[bool]:
 def _retraining(checks: Checks) -> Retraining | None:
     if checks.kept is None:
         return None
-    told = np.array([one.told for one in checks.promises])
-    return Retraining(told=told, kept=np.array(checks.kept), rivals=np.array(checks.rivals, dtype=float))
+    promised = np.array([one.promised for one in checks.promises])
+    return Retraining(promised=promised, kept=np.array(checks.kept), rivals=np.array(checks.rivals, dtype=float))
 
 
 def _correction(known: Sequence[RegisteredModel], checked: Sequence[Checks]) -> Calibration | None:
@@ -324,16 +324,16 @@ def _answer(
         if one.kept is not None
         for promise, kept in zip(one.promises, one.kept, strict=True)
     ]
-    pairs = [(promise.method, promise.told, kept) for promise, kept in asked]
+    pairs = [(promise.method, promise.promised, kept) for promise, kept in asked]
     versions = tuple(_version(one) for one in checked)
     found = [(model.name, corrections[model.version]) for model in answering]
     rehearsed = next((record for model in answering if (record := read_record(model.directory))), None)
     return CalibrationAnswer(
         model=model_id,
-        **_kept([(told, kept) for _, told, kept in pairs]),
-        bins=_bins([(told, kept) for _, told, kept in pairs]),
+        **_kept([(promised, kept) for _, promised, kept in pairs]),
+        bins=_bins([(promised, kept) for _, promised, kept in pairs]),
         methods=tuple(
-            _method(name, [(told, kept) for method, told, kept in pairs if method == name])
+            _method(name, [(promised, kept) for method, promised, kept in pairs if method == name])
             for name in sorted({method for method, _, _ in pairs})
         ),
         under=tuple(
@@ -364,7 +364,7 @@ def _method(name: str, pairs: Sequence[tuple[float, bool]]) -> MethodCalibration
 def _under(under: Literal["stress", "same"] | None, asked: Sequence[tuple[Promise, bool]]) -> UnderCalibration:
     lowest = [promise.lowest for promise, _ in asked if promise.lowest is not None]
     return UnderCalibration(
-        under=under, **_kept([(promise.told, kept) for promise, kept in asked]),
+        under=under, **_kept([(promise.promised, kept) for promise, kept in asked]),
         mean_lowest=float(np.mean(lowest)) if lowest else None,
     )  # fmt: skip
 
@@ -373,7 +373,7 @@ def _version(checks: Checks) -> VersionCalibration:
     retraining, count = _retraining(checks), len(checks.promises)
     # Those of a version that is not registered any more have no successor that is known.
     pending = count if checks.model is not None and checks.next is None else 0
-    pairs = [] if checks.kept is None else zip((one.told for one in checks.promises), checks.kept, strict=True)
+    pairs = [] if checks.kept is None else zip((one.promised for one in checks.promises), checks.kept, strict=True)
     return VersionCalibration(
         version=checks.version,
         next=None if checks.next is None else checks.next.version,
@@ -388,11 +388,11 @@ def _kept(pairs: Sequence[tuple[float, bool]]) -> dict[str, Any]:
     """The fields of `Kept`."""
     if not pairs:
         return {"promises": 0, "mean_told": None, "kept": None, "interval": None}
-    told, kept = np.array(pairs, dtype=float).T
+    promised, kept = np.array(pairs, dtype=float).T
     hits, count = int(kept.sum()), len(pairs)
     return {
         "promises": count,
-        "mean_told": float(told.mean()),
+        "mean_told": float(promised.mean()),
         "kept": hits / count,
         "interval": clopper_pearson(hits, count),
     }
@@ -400,9 +400,9 @@ def _kept(pairs: Sequence[tuple[float, bool]]) -> dict[str, Any]:
 
 def _bins(pairs: Sequence[tuple[float, bool]]) -> tuple[CalibrationBin, ...]:
     filled: defaultdict[int, list[tuple[float, bool]]] = defaultdict(list)
-    for told, kept in pairs:
+    for promised, kept in pairs:
         # A share such as 0.3 is not exactly the bound of its bin.
-        filled[min(int(told * BINS + 1e-9), BINS - 1)].append((told, kept))
+        filled[min(int(promised * BINS + 1e-9), BINS - 1)].append((promised, kept))
     return tuple(
         CalibrationBin(told=(i / BINS, (i + 1) / BINS), **_kept(inside)) for i, inside in sorted(filled.items())
     )

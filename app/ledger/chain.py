@@ -24,7 +24,7 @@ class Kind(StrEnum):
     COMPARED = "compared"
     """Two versions of a model were compared; model, version and sha256 are the candidate's."""
     REPORTED = "reported"
-    """A report was made of the recourse of everybody whom a version refuses."""
+    """A report was made of the recourse of all whom a version refuses."""
     SENT = "sent"
     """A letter about a recourse was sent; `status` has the channel."""
     REVIEWED = "reviewed"

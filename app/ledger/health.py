@@ -84,7 +84,7 @@ def lack_of_space(directory: Path, store: str = "ledger") -> str:
     try:
         found = os.statvfs(directory)
     except OSError:
-        return ""  # a write tells
+        return ""  # a write shows it
     if found.f_bavail * found.f_frsize >= LEAST_FREE:
         return ""
     return f"The disk of the {store} has less than {LEAST_FREE // 1_000_000} MB left."

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from app.registry.trust import Trust
 
 QUESTIONS_OPEN = 2
-"""Exit code where the draft asks and nobody is there to answer."""
+"""Exit code where the draft asks outside a terminal."""
 
 
 def draft(

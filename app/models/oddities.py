@@ -134,14 +134,14 @@ def _many(found: Sequence[Asked]) -> Iterator[str]:
 
 
 def _named(feature: Feature, moves: Moves, answers: int) -> Iterator[str]:
-    """Changes of a feature whose name says that nobody changes it."""
+    """Changes of a feature that by its name cannot be changed."""
     hint = hint_of(feature.name, feature.type.value)
     if hint is None:
         return
     line = next((line for line, said in FIXED.items() if hint.keys.items() >= said.items()), None)
     if line is not None:
         often = f"In {len(moves)} of {answers} answers"
-        yield f"{often} {feature.name} changes, which nobody can do, by its name: {line} says so"
+        yield f"{often} {feature.name} changes, which by its name is impossible: {line} says so"
 
 
 def _leaps(feature: Feature, moves: Moves, answers: int) -> Iterator[str]:
@@ -209,7 +209,7 @@ def _reasons(reference: Reference, asked: Sequence[Asked]) -> Iterator[str]:
         if said and hint is not None and ("reason" in hint.keys or hint.keys.get("protected")):
             line = "protected: true" if hint.keys.get("protected") else "reason: {named: false}"
             yield (
-                f"In {len(said)} of {refused} refusals {feature.name} is named as a reason, which is nobody's business "
+                f"In {len(said)} of {refused} refusals {feature.name} is named as a reason, which is a private matter "
                 f"by its name: {line} keeps it out of reasons"
             )
 

@@ -76,7 +76,7 @@ def helping_lines(
 
 
 def _line(feature: Feature) -> str:
-    """The line that keeps a feature from moving far, or at all; none of what nobody can change by its name."""
+    """The line that keeps a feature from moving far, or at all; none of what by its name cannot be changed."""
     if feature.protected or feature.moves_with_time is not None:
         return ""
     if feature.change is Change.NONE:

@@ -55,7 +55,7 @@ def try_(
 
 
 def text_of(one: "Asked", threshold: float | None = None) -> str:
-    """A question and its answer, in lines; probabilities with the digits that tell them from the cut-off."""
+    """A question and its answer, in lines; probabilities with the digits that distinguish them from the cut-off."""
     decisions = [decision for decision in (one.before, one.after) if decision is not None]
     digits = digits_apart(threshold, [decision["probability"] for decision in decisions])
     lines = ["", f"Record {one.record}: no{_rating(one.before, digits)}. ({one.elapsed_s:.2f} s)"]

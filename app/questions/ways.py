@@ -1,4 +1,4 @@
-"""How an answer tells several ways apart, and in which order the changes of one help most."""
+"""How an answer distinguishes several ways, and in which order the changes of one help most."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

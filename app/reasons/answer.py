@@ -82,7 +82,7 @@ class ReasonAnswer(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasons(AnswerPart):
-    """The principal reasons for a refusal; features that nobody can change are among them."""
+    """The principal reasons for a refusal; features that cannot be changed are among them."""
 
     status: ReasonsStatus
     """Whether there are reasons."""

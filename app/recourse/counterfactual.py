@@ -88,7 +88,7 @@ class MeasuredFuture(AnswerPart):
     """What later versions of the model kept of promises like this one, which is less than the future models say."""
 
     share: float
-    """Share kept, in [0, 1]; the letter and the page tell it in place of what the future models say."""
+    """Share kept, in [0, 1]; the letter and the page state it in place of what the future models say."""
     promises: int
     """Counterfactuals that a next version has checked."""
     retrainings: int

@@ -93,7 +93,7 @@ class Reference:
     def weights(self) -> Float[np.ndarray, "d"]:
         """Weights of a linear fit of the scores: of numbers together, then of each feature's levels by their means.
 
-        Few records tell little: every level counts as if `PRIOR_RECORDS` more had the mean score.
+        Few records prove little, so every level counts as if `PRIOR_RECORDS` more had the mean score.
         """
         scores = np.clip(np.nan_to_num(self.scores), -LOGIT_LIMIT, LOGIT_LIMIT)
         w, columns = np.zeros(self.space.d), self.space.numeric_columns

@@ -139,7 +139,7 @@ def _first(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
 
 
 def _how_far(stressed: Mapping[str, Any] | None, phrases: PromisePhrases, labels: Mapping[str, str]) -> str:
-    """Up to which change of applicants it holds; how likely that is, nobody knows."""
+    """Up to which change of applicants it holds; how likely that is, is not known."""
     if stressed is None or "holds_up_to" not in stressed:  # earlier releases had one stress, and no strengths
         return ""
     column, direction, limit = stressed["column"], stressed["direction"], stressed["holds_up_to"]

@@ -18,5 +18,5 @@ def digits_apart(at: float | None, shares: Iterable[float | None]) -> int:
     others = [share for share in shares if share is not None and share != at]
     if at is None:
         return 0
-    told = (n for n in range(MOST_DIGITS) if all(percent(share, n) != percent(at, n) for share in others))
-    return next(told, MOST_DIGITS)
+    digits = (n for n in range(MOST_DIGITS) if all(percent(share, n) != percent(at, n) for share in others))
+    return next(digits, MOST_DIGITS)

@@ -55,7 +55,7 @@ PARTIAL = "futures.partial"
 """Directory of future models that are being made."""
 
 CALIBRATION = "calibration.json"
-"""What earlier versions say about what this one tells of its future models."""
+"""The correction of what this version promises, from promises of earlier ones."""
 
 INSTALLED = frozenset({MANIFEST, REGISTRATION, PROFILE, STATUS, INACTIVE, RELEASED, FUTURES, PARTIAL, CALIBRATION})
 """Names of files and directories that the store uses in the directory of an installed version."""

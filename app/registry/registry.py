@@ -75,7 +75,7 @@ class Registry:
         self.root = root
         self.trust = trust or Trust()
         self._known: dict[str, tuple[Stamps, Version]] = {}
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         """What the log says of each version or model that is broken: not again at every look."""
 
     def register(
@@ -206,9 +206,9 @@ class Registry:
             names = _names(parent, _VERSION)
         except OSError as error:
             detail = f"{model} cannot be used: its versions cannot be listed: {error.strerror}"
-            self._tell(model, detail)
+            self._log(model, detail)
             raise ModelUnusable(detail, model=model) from error
-        self._told.pop(model, None)
+        self._logged.pop(model, None)
         versions = [self._version(f"{parent}/{version}") for version in names]
         return tuple(sorted(versions, key=lambda version: (version.registered_at, version.version)))
 
@@ -218,7 +218,7 @@ class Registry:
         if known is None or known[0] != stamps:
             version = self._read(Path(directory))
             if isinstance(version, RegisteredModel):
-                self._told.pop(version.name, None)
+                self._logged.pop(version.name, None)
             if not (isinstance(version, BrokenVersion) and _is_temporary(version.error)):
                 self._known[directory] = stamps, version
             return version
@@ -228,12 +228,12 @@ class Registry:
         try:
             return read_version(directory, trust=self.trust)
         except ModelUnusable as error:
-            self._tell(f"{directory.parent.name}@{directory.name}", error.detail)
+            self._log(f"{directory.parent.name}@{directory.name}", error.detail)
             return _broken(directory, error)
 
-    def _tell(self, name: str, detail: str) -> None:
-        if self._told.get(name) != detail:
-            self._told[name] = detail
+    def _log(self, name: str, detail: str) -> None:
+        if self._logged.get(name) != detail:
+            self._logged[name] = detail
             log.error("model-broken", model=name, detail=detail)
 
     def _now(self) -> datetime:

@@ -2,7 +2,7 @@
 
 Nobody's data: every number is drawn from the process below. Its records are as untidy as a lender's: the self-employed
 often do not state their income, some people do not say how they live, and the bureau answers with codes where it has no
-number. That something is missing tells something, too.
+number. A missing value is information, too.
 """
 
 from typing import TypeAlias

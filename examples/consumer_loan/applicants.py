@@ -71,7 +71,7 @@ FEATURES = (
 """In the order of the columns of `applicants`.
 
 `cost` is the lender's policy on what to advise first: a standard deviation of income is harder to come by than one of
-the card balance, and nobody is told to move house while anything else helps, nor to buy one. Two years more in a job
+the card balance, and no advice says to move house while anything else helps, nor to buy one. Two years more in a job
 take two years, so they are no advice for an answer of three months. An income is not advised to grow by more than a
 fifth.
 """

@@ -164,7 +164,7 @@ def test_changes_that_a_name_rules_out_are_odd(tmp_path: Path, settings: Setting
     model = only(make_linear(tmp_path / "source"), "age", "income")
     model.manifest["features"][1]["change"] = "none"
     findings = attempt(model.write(), settings, count=20).findings
-    assert any("answers age changes, which nobody can do, by its name: protected: true" in one for one in findings)
+    assert any("answers age changes, which by its name is impossible: protected: true" in one for one in findings)
 
 
 def test_changes_against_the_outcomes_are_odd(tmp_path: Path, settings: Settings) -> None:

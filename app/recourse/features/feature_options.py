@@ -84,7 +84,7 @@ class ReasonWords(InputPart):
     missing: Text | None = None
     """The reason where there is no value, or a special code."""
     named: bool = True
-    """Whether it may be named as a reason at all: false for what is nobody's business, such as the size of a family."""
+    """Whether it may be named as a reason at all: false for private matters, such as the size of a family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

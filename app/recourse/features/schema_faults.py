@@ -203,7 +203,7 @@ def own_faults(feature: Feature) -> list[str]:
         if feature.type is FeatureType.BINARY and len(feature.categories) not in (0, 2):
             found.append("a binary feature has two categories, or none for false and true")
         elif feature.is_group and len(feature.categories) == 1 and feature.is_fixed:
-            pass  # the same for everybody
+            pass  # the same for all
         elif feature.type is not FeatureType.BINARY and len(feature.categories) < 2:
             same = "; of one that is the same for all, write change: none" if feature.is_group else ""
             found.append(f"a {feature.type} feature needs at least two categories{same}")

@@ -31,7 +31,7 @@ Shares: TypeAlias = Annotated[tuple[Annotated[float, Interval(ge=0, le=1)], ...]
 class Retraining:
     """The promises of one version, checked by the next."""
 
-    told: Float[np.ndarray, "n"]
+    promised: Float[np.ndarray, "n"]
     kept: Bool[np.ndarray, "n"]
     rivals: Float[np.ndarray, "k"]
     """Share of these promises that each held-back future model of the version accepts; empty where there are none."""
@@ -81,12 +81,12 @@ def calibrate(retrainings: Sequence[Retraining]) -> Calibration | None:
     ----------
     Vovk, Gammerman, Shafer, Algorithmic Learning in a Random World, 2005 (p-values from ranks).
     """
-    usable = [one for one in retrainings if len(one.rivals) and len(one.told)]
-    count = sum(len(one.told) for one in usable)
+    usable = [one for one in retrainings if len(one.rivals) and len(one.promised)]
+    count = sum(len(one.promised) for one in usable)
     if count < FEWEST_PROMISES or not _broke_more(usable):
         return None
-    told, kept = np.concatenate([one.told for one in usable]), np.concatenate([one.kept for one in usable])
-    means, shares, sizes = _groups(told, kept)
+    promised, kept = np.concatenate([one.promised for one in usable]), np.concatenate([one.kept for one in usable])
+    means, shares, sizes = _groups(promised, kept)
     fitted = isotonic_regression(shares, weights=sizes).x
     by = np.maximum(means - fitted, 0.0)
     return Calibration(told=tuple(means.tolist()), by=tuple(by.tolist()), promises=count, retrainings=len(usable))
@@ -105,12 +105,12 @@ def _broke_more(retrainings: Sequence[Retraining]) -> bool:
 
 
 def _groups(
-    told: Float[np.ndarray, "n"], kept: Bool[np.ndarray, "n"]
+    promised: Float[np.ndarray, "n"], kept: Bool[np.ndarray, "n"]
 ) -> tuple[Float[np.ndarray, "g"], Float[np.ndarray, "g"], Float[np.ndarray, "g"]]:
     """Mean promised share, share kept and size of groups of similar promises; equal ones are in one group."""
-    groups = min(MOST_GROUPS, max(1, len(told) // GROUP))
-    _, at, counts = np.unique(told, return_inverse=True, return_counts=True)
+    groups = min(MOST_GROUPS, max(1, len(promised) // GROUP))
+    _, at, counts = np.unique(promised, return_inverse=True, return_counts=True)
     first = np.cumsum(counts) - counts
-    _, group = np.unique((first * groups // len(told))[at], return_inverse=True)
+    _, group = np.unique((first * groups // len(promised))[at], return_inverse=True)
     sizes = np.bincount(group).astype(float)
-    return np.bincount(group, told) / sizes, np.bincount(group, kept.astype(float)) / sizes, sizes
+    return np.bincount(group, promised) / sizes, np.bincount(group, kept.astype(float)) / sizes, sizes

@@ -96,7 +96,7 @@ def departure(feature: Feature, value_raw: float, usual_raw: float) -> Departure
 def is_unadvised(feature: Feature, departed: Departure | None) -> bool:
     """Whether the lender says that the way in which a value differs is the good one.
 
-    By the direction of advice, since nobody is advised to drink or to owe more, or by reasons in the other direction
+    By the direction of advice, since no advice is to drink or to owe more, or by reasons in the other direction
     only.
     """
     if departed is None:

@@ -1,6 +1,6 @@
 """The reasons for a refusal: ``explain(problem, params) -> Explanation``.
 
-What a person could change is another question (`app.recourse.solve`): here features are named that nobody can change.
+What a person could change is another question (`app.recourse.solve`): features that cannot be changed are named too.
 """
 
 import math
@@ -49,7 +49,7 @@ class NoReasons(StrEnum):
 
 
 NO_REASONS: Mapping[NoReasons, str] = {
-    NoReasons.NONE_ACCEPTED: "The model accepts none of its reference records, so there is nobody to compare with.",
+    NoReasons.NONE_ACCEPTED: "The model accepts none of its reference records, so there are none to compare with.",
     NoReasons.NOTHING_LOWERS: (
         "No feature that may be named lowered the score, compared with these reference records."
     ),

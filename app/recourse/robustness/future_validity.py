@@ -140,13 +140,13 @@ def certify_future(problem: RecourseProblem, found: Sequence[Counterfactual]) ->
 
 def fewer_than_asked(found: Sequence[Counterfactual]) -> list[str]:
     """A warning of each kind of share that is below the asked one: of models, and of models under stress."""
-    told = [one.future for one in found if one.future is not None and one.future.asked is not None]
+    futures = [one.future for one in found if one.future is not None and one.future.asked is not None]
     record, warnings = "this record" if len(found) == 1 else "one of these records", list[str]()
-    least = min(told, key=lambda future: future.probability, default=None)
+    least = min(futures, key=lambda future: future.probability, default=None)
     if least is not None and least.asked is not None and least.probability < least.asked - ROUNDING:
         accepting = round(least.probability * least.models)
         warnings.append(FEWER_WARNING.format(accepting, least.models, record, 100.0 * least.asked))
-    stressed = [one for one in told if one.under == "stress" and one.stressed is not None]
+    stressed = [one for one in futures if one.under == "stress" and one.stressed is not None]
     for one in sorted(stressed, key=lambda one: one.stressed.lowest if one.stressed else 1.0)[:1]:
         if one.stressed is not None and one.asked is not None and one.stressed.lowest < one.asked - ROUNDING:
             limit = one.stressed.holds_up_to

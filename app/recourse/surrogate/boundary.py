@@ -214,7 +214,7 @@ def _complete(problem: RecourseProblem, centres: Float[np.ndarray, "m d"]) -> No
 
 
 def free_columns(action_set: ActionSet) -> Int[np.ndarray, "k"]:
-    """Encoded columns of the features that the person can change; nobody moves into a state, such as missing."""
+    """Encoded columns of the features that the person can change; no advice moves into a state, such as missing."""
     space = action_set.space
     return np.flatnonzero(action_set.movable[space.feature_of_column] & space.holds_values)
 

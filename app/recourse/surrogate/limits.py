@@ -1,6 +1,6 @@
 """What is fitted and searched of a wide schema: a part of the levels and of the features that this person can change.
 
-A thousand samples do not tell the weights of thousands of columns, and a machine of them takes seconds. So where a
+A thousand samples do not determine the weights of thousands of columns, and a machine of them takes seconds. So where a
 person can change more than `MOST_COLUMNS` encoded columns, the search goes over
 
 * of each feature with many levels, those that most accepted reference records have, those of the neighbours of the
