@@ -58,7 +58,10 @@ def test_promises_taken_for_independent_would_be_corrected_by_chance() -> None:
     """Why the rank is among models: the promises that one model checks stand and fall together."""
     worlds = [past(World(), seed, 1, 200)[0] for seed in range(200)]
     # Two standard errors of 200 independent promises.
-    fewer = [one.promised.mean() - one.kept.mean() > 2 * np.sqrt((one.promised * (1 - one.promised)).sum()) / 200 for one in worlds]
+    fewer = [
+        one.promised.mean() - one.kept.mean() > 2 * np.sqrt((one.promised * (1 - one.promised)).sum()) / 200
+        for one in worlds
+    ]
     assert np.mean(fewer) > 0.15
 
 
