@@ -85,13 +85,13 @@ test: $(STAMP)
 # every test with all its cases, and checks types at run time.
 CHECKED := -m "not release" --seeds 2 --durations 20
 
-# Linters beside the tests. Four processes, since tests wait for servers. Nothing runs twice until it passes: what fails
+# Linters beside the tests. Five processes, since tests wait for servers. Nothing runs twice until it passes: what fails
 # is wrong.
 check: $(STAMP)
 	$(MAKE) --jobs 2 linters checked-tests
 
 checked-tests: $(STAMP)
-	$(MAKE) test ARGS='$(CHECKED)' PROCESSES=4
+	$(MAKE) test ARGS='$(CHECKED)' PROCESSES=5
 
 release-check: $(STAMP) $(GENERATORS)
 	$(MAKE) --jobs 2 linters run-time-types

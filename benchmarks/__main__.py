@@ -32,6 +32,7 @@ from benchmarks import (
     soak,
     start,
     tables,
+    traces,
     ways,
 )
 
@@ -57,6 +58,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "batch": batch.table,
     "scaling": scaling.table,
     "start": start.table,
+    "traces": traces.table,
     **drift.TABLES,
     "backtest": backtest.table,
     "records": records.table,
