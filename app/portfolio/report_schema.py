@@ -5,11 +5,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from app.api.described import describe
+from app.api.described import Described, describe
 from app.api.json_body import validated
 from app.api.strict import FEW, NUMBER, Moment, Sent, Strict, with_fields_of
 from app.errors import InvalidRequest
 from app.jobs.lines import SEEDS
+from app.jobs.schema import JobAnswer
 from app.portfolio import report
 from app.portfolio.schema import ReferenceSource
 from app.questions.answers import Json
@@ -141,6 +142,15 @@ def _to_row(value: Any) -> Json:
     except InvalidRequest as error:
         return refused_row(value, error)
     return found
+
+
+class ReportList(Described):
+    """A page of reports."""
+
+    reports: list[JobAnswer]
+    """Newest first, also those that are underway; `id` is that of the report."""
+    next_cursor: str | None
+    """Pass it as `cursor` for the reports before these; null on the last page."""
 
 
 ReportAnswer: Any = describe(report.ReportAnswer)

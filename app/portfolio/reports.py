@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
-from app.errors import BodyTooLarge, Fault, InvalidRequest
+from app.errors import BodyTooLarge, Fault, InvalidRequest, UnknownJob
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
 from app.jobs.kinds import REPORT
@@ -93,6 +93,18 @@ class Reports:
             raise InvalidRequest(faults=[Fault("/source", "names a period of which the ledger has no records")])
         erased = ledger.count_erased(model_id, since=since, until=until)
         return rows, {"kind": "ledger", "erased": erased, "repeated": repeated}
+
+    async def newest(self, model_id: str, limit: int, before: str | None) -> list[Job]:
+        """The reports of a model, newest first, from before an id. Raises `UnknownModel`, `NotReady`."""
+        self._models.require_known(model_id)
+        return await self._jobs.newest(limit, kind=REPORT, model=model_id, before=before)
+
+    async def result(self, report_id: str) -> Json:
+        """The figures of a report. Raises as `Jobs.result`; `UnknownJob` also for a job of another kind."""
+        if (await self._jobs.get(report_id)).kind != REPORT:
+            raise UnknownJob(f"There is no report {report_id}.")
+        found: Json = await self._jobs.result(report_id)
+        return found
 
     async def note(self, job_id: str, result: Json) -> None:
         """Note the digest of a result in the ledger, once. Raises `LedgerUnavailable`."""

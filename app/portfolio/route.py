@@ -1,20 +1,33 @@
 """POST /models/{id}/comparisons and /reports: what a new version changes, and who has recourse; always jobs."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, Path
-from starlette.responses import Response
+from fastapi import APIRouter, Body, Header, Path, Query
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from app import errors
+from app.api import paging
 from app.api.deps import ModelName, ServiceDep
 from app.api.error_docs import BODY, JOB, refusals
-from app.api.job_responses import ACCEPTED, answer_later
+from app.api.job_responses import ACCEPTED, answer_later, described
+from app.api.paging import Cursor, Limit
 from app.api.prefer import PreferDep
 from app.api.strict_route import guarded
 from app.errors import BodyTooLarge
+from app.jobs.job import JOB_ID
 from app.keys.scopes import Scope
-from app.portfolio.report_schema import REPORT_EXAMPLES, ReportAnswer, ReportRequest
+from app.letters.markup import policy_of
+from app.letters.regime import preferred
+from app.portfolio.report_page import page
+from app.portfolio.report_schema import REPORT_EXAMPLES, ReportAnswer, ReportList, ReportRequest
 from app.portfolio.schema import COMPARISON_EXAMPLES, ComparisonAnswer, ComparisonRequest
+
+MODEL = Path(
+    alias="id", description="Name of the model, without a version.",
+    openapi_examples={"demo": {"value": "consumer-loan"}},
+)  # fmt: skip
+
+REPORT = "job_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.AUDIT))
 
@@ -37,14 +50,7 @@ router = APIRouter(tags=["ledger"], route_class=guarded(Scope.AUDIT))
     ),
 )
 async def compare(
-    model_id: Annotated[
-        str,
-        Path(
-            alias="id",
-            description="Name of the model, without a version.",
-            openapi_examples={"demo": {"value": "consumer-loan"}},
-        ),
-    ],
+    model_id: Annotated[str, MODEL],
     request: Annotated[ComparisonRequest, Body(openapi_examples=COMPARISON_EXAMPLES)],
     service: ServiceDep,
     prefer: PreferDep,
@@ -96,3 +102,58 @@ async def report(
         raise BodyTooLarge(f"A report must not have more than {most:,} records.")
     job = await service.reports.start(name, request.question(), rows, request.period(), request.figures())
     return await answer_later(job, prefer, service)
+
+
+@router.get(
+    "/models/{id}/reports",
+    name="list_reports",
+    summary="List reports on a model, newest first",
+    response_model=ReportList,
+    responses=refusals("/models/consumer-loan/reports", errors.InvalidRequest, errors.UnknownModel, errors.NotReady),
+)
+async def list_reports(
+    model_id: Annotated[str, MODEL], service: ServiceDep, limit: Limit = 50, cursor: Cursor = None
+) -> JSONResponse:
+    """A page of the reports whose jobs are still there, as GET /jobs lists them."""
+    paging.check(cursor, JOB_ID)
+    listed, following = paging.split(
+        await service.reports.newest(model_id, limit + 1, cursor), limit, lambda job: job.id
+    )  # fmt: skip
+    return JSONResponse({"reports": [described(job) for job in listed], "next_cursor": following})
+
+
+@router.get(
+    "/reports/{id}",
+    name="get_report",
+    summary="Get a report, or its page",
+    response_model=ReportAnswer,
+    responses={
+        200: {"description": "The figures, or the page.", "content": {"text/html": {"schema": {"type": "string"}}}},
+        **refusals(
+            f"/reports/{REPORT}",
+            errors.InvalidRequest,
+            errors.UnknownJob,
+            errors.JobUnfinished,
+            errors.JobCancelled,
+            *JOB,
+            errors.ModelOutputInvalid,
+            errors.NoRowAnswered,
+            errors.LedgerUnavailable,
+        ),
+    },
+)
+async def get_report(
+    report_id: Annotated[str, Path(alias="id", openapi_examples={"report": {"value": REPORT}})],
+    service: ServiceDep,
+    form: Annotated[
+        Literal["json", "html"] | None, Query(alias="format", description="The form of the answer; else `Accept`.")
+    ] = None,
+    accept: Annotated[str, Header(description="`application/json` or `text/html`.")] = "",
+) -> Response:
+    """The figures that `GET /jobs/{id}/results` returns; `text/html` is one file with plots and tables that prints."""
+    found = await service.reports.result(report_id)
+    known = [one for one in preferred(accept) if one in ("text/html", "application/json", "*/*")]
+    if form == "html" or (form is None and known[:1] == ["text/html"]):
+        written = page(found)
+        return HTMLResponse(written, headers={"Vary": "Accept", "Content-Security-Policy": policy_of(written)})
+    return JSONResponse(found, headers={"Vary": "Accept"})

@@ -15,6 +15,7 @@ from app.api.json_body import validated
 from app.jobs import kinds
 from app.ledger.ledger import FILE, Ledger
 from app.models import tasks
+from app.portfolio.report_page import page
 from app.portfolio.report_schema import ReportAnswer, ReportRequest
 from app.questions.question import job_payload
 from app.registry.ref import ModelRef, Store
@@ -27,6 +28,8 @@ from tests.forks import forks
 from tests.registry.loan import loan_records, make_linear
 from tests.remote.serving import make_remote, serving
 from tests.servers import Start, on_sqlite
+
+ASYNC = {"Prefer": "respond-async"}
 
 FIXED = {"immutable": ["age", "income", "amount"]}
 """Leaves 18 records: savings, guarantor and housing."""
@@ -250,6 +253,24 @@ def test_a_server_reports_as_the_child_does(start: Start, loans: Path, applicant
     assert (digest, kind, version) == (hashlib.sha256(content).hexdigest(), "reported", "2")
 
     assert result["source"] == {"kind": "records", "records": 160, "erased": None, "repeated": None}
+
+    report = f"/reports/{address.rpartition('/')[2]}"
+    assert server.client.get(report).content == content
+    html = server.client.get(report, headers={"Accept": "text/html,*/*;q=0.8"})
+    assert (html.text, html.headers["content-type"]) == (page(result), "text/html; charset=utf-8")
+    assert "style-src 'sha256-" in html.headers["content-security-policy"]
+    assert server.client.get(report, params={"format": "html"}).text == html.text
+
+    later = server.client.post("/models/loan@2/reports", json={"constraints": FIXED, "parts": []}).headers["location"]
+    server.ended(later)
+    first = server.client.get("/models/loan/reports", params={"limit": 1}).json()
+    second = server.client.get("/models/loan/reports", params={"cursor": first["next_cursor"]}).json()
+    listed = [f"/jobs/{one['id']}" for one in (*first["reports"], *second["reports"])]
+    assert (listed, second["next_cursor"]) == ([later, address], None)
+    problem(server.client.get("/models/nobody/reports"), 404, "unknown-model")
+    problem(server.client.get("/models/loan/reports", params={"cursor": "x"}), 422, "invalid-request")
+    asked = server.client.post("/recourse", json={"model": "loan", "applicant": applicants[0]}, headers=ASYNC)
+    problem(server.client.get(asked.headers["location"].replace("/jobs/", "/reports/")), 404, "unknown-job")
 
     wrong = {"groups": {"by": [{"feature": "wealth"}]}}
     found = problem(server.client.post("/models/loan/reports", json=wrong), 422, "invalid-request")
