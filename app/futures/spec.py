@@ -15,10 +15,10 @@ from app.futures.estimator import EstimatorRecipe
 from app.futures.linear import LinearRecipe
 from app.futures.network import NetworkRecipe
 from app.futures.recipe import PILOT, Recipe, Tuned
-from app.futures.records import Records, samples
+from app.futures.records import Records, reference_records, samples
 from app.futures.stacks import Kind
 from app.futures.stand_in import StandInRecipe
-from app.futures.store import SPEC, Json, Part, Source
+from app.futures.store import SPEC, Json, Part, Source, can_have_futures
 from app.futures.supplied import SuppliedRecipe
 from app.futures.training_command import CommandRecipe
 from app.observability import log
@@ -160,6 +160,36 @@ def possible_sources(manifest: Manifest, choices: Choices, material: Material) -
     if manifest.label is None:
         raise RehearsalFailed("Retraining needs the true outcomes: name their column in the manifest, as `label`.")
     return retrained
+
+
+def outlook(loaded: LoadedModel) -> str:
+    """Which future models a server makes of a version, and what that means; nothing is trained."""
+    model = loaded.registered
+    manifest, choices = model.manifest, choices_of(model)
+    none = "Future models: none, as {}; so no answer says what the next training keeps of it"
+    if not can_have_futures(model):
+        return none.format("the manifest has no label" if manifest.label is None else "the manifest wants none")
+    try:
+        records = reference_records(loaded)
+        sources = possible_sources(manifest, choices, Material())
+    except RehearsalFailed as error:
+        return none.format(error.sentence.rstrip("."))
+    why = f"no recipe trains {'points' if manifest.points else f'a model of the format {manifest.artifact.format}'}"
+    if choices.source == "stand_in":
+        why = "the manifest says so"
+    if sources[0] == "retrained":
+        try:
+            recipe = recipe_of("retrained", loaded, records, Material())
+            if not isinstance(recipe, NetworkRecipe):  # which would begin to train
+                recipe.tune(records, ())
+        except (RehearsalFailed, ModelRefused, ModelUnusable) as error:
+            why = error.sentence.rstrip(".")
+        else:
+            return "Future models: trained by the recipe of this model, on resampled records"
+    return (
+        f"Future models: stand-ins of another kind ({why}); what answers say of the next training is about these. "
+        'recourse models rehearse --command "python train.py …" has your own'
+    )
 
 
 OWN = (Format.LINEAR, Format.TORCH, Format.SKLEARN, Format.XGBOOST, Format.LIGHTGBM)

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from jaxtyping import Bool, Float
 
+from app.futures.spec import outlook
 from app.models import tasks
 from app.models.oddities import FIXED, USUAL, Asked, oddities
 from app.questions.answers import Frame, Json, identity
@@ -126,6 +127,8 @@ class Tryout:
     registration: Registration
     threshold: float | None
     """The least probability that the model accepts; None where it gives none."""
+    futures: str
+    """Which future models a server would make of it, in a sentence."""
     asked: tuple[Asked, ...]
     findings: tuple[str, ...]
     """What looks odd about the answers, in sentences."""
@@ -162,11 +165,13 @@ def attempt(
             loaded.black_box, reference, loaded.rules, without, settings.valid_days / DAYS_PER_MONTH
         )  # fmt: skip
         findings = [*oddities(reference, asked, labels), *lines]
+        futures = outlook(loaded)
     return Tryout(
         name=model.name,
         features=len(model.manifest.features),
         registration=model.registration,
         threshold=model.manifest.least_probability,
+        futures=futures,
         asked=asked,
         findings=tuple(findings),
     )

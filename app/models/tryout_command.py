@@ -43,6 +43,7 @@ def try_(
     )
     for note in registration.notes:
         typer.echo(note)
+    typer.echo(f"{found.futures}.")
     for one in found.asked:
         typer.echo(text_of(one, found.threshold))
     odd = [*registration.warnings, *found.findings]

@@ -1,6 +1,7 @@
 """Trying a model directory: the answers are those of the service, nothing stays, and what is odd is said."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,18 @@ import pytest
 import yaml
 
 from app.errors import ModelRefused
+from app.futures.records import reference_records
+from app.futures.spec import Material, choices_of, outlook, specified
 from app.models.oddities import Asked, oddities
 from app.models.tryout import QUESTIONS, Tryout, attempt
 from app.models.tryout_command import share_text, text_of
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
 from app.recourse.problem import Reference
+from app.registry.manifest import PARTIAL
 from app.registry.registry import Registry
 from app.settings import Settings
 from tests.api.asking import CARRIED
+from tests.futures.models import registered
 from tests.registry.adapters.card import by_hand, carded
 from tests.registry.loan import ModelDirectory, make_linear
 
@@ -65,6 +70,29 @@ def test_a_few_rejected_records_are_answered_and_nothing_is_registered(
         assert one.after["probability"] >= 0.5
         assert one.changes
     assert found.sound
+
+
+def test_which_future_models_there_will_be_is_said(tmp_path: Path, settings: Settings) -> None:
+    """The loan has no label; with one, its weights are fitted again, and those of a scorecard are not."""
+    model = make_linear(tmp_path / "source")
+    assert "none, as the manifest has no label; so no answer says" in tried(model, settings).futures
+    model.label()
+    assert "trained by the recipe of this model" in tried(model, settings).futures
+    stated = tried(model, settings, futures={"source": "none"}).futures
+    assert stated.startswith("Future models: none, as the manifest wants none")
+    stated = tried(model, settings, futures={"source": "stand_in"}).futures
+    assert stated.startswith("Future models: stand-ins of another kind (the manifest says so)")
+
+
+@pytest.mark.parametrize(("kind", "said"), [("onnx", "stand-ins"), ("linear", "recipe of"), ("xgboost", "recipe of")])
+def test_the_outlook_is_what_a_rehearsal_then_does(tmp_path: Path, kind: str, said: str) -> None:
+    loaded = registered(tmp_path, kind).load()
+    assert said in outlook(loaded)
+    records = reference_records(loaded)
+    (loaded.registered.directory / PARTIAL).mkdir()
+    choices = replace(choices_of(loaded.registered), search=1, held_back=1)
+    spec, _ = specified(loaded, records, choices, Material(), {})
+    assert spec.source == ("retrained" if said == "recipe of" else "stand_in")
 
 
 def test_the_feature_that_everything_needs_is_named(model: ModelDirectory, settings: Settings) -> None:
