@@ -68,47 +68,6 @@ if TYPE_CHECKING:
     from app.recourse.solve_many import solve_many
     from app.recourse.verdict import Reason, Verdict
 
-__all__ = [
-    "METHODS",
-    "ActionSet",
-    "Assessment",
-    "BlackBox",
-    "Bounds",
-    "Certificate",
-    "CertificateParams",
-    "Change",
-    "ChangeTo",
-    "Constraints",
-    "Correction",
-    "CorrectionParams",
-    "Counterfactual",
-    "Direction",
-    "Exclude",
-    "Feature",
-    "FeatureSpace",
-    "FeatureType",
-    "Frontier",
-    "Input",
-    "LinearRule",
-    "Method",
-    "MethodParams",
-    "Output",
-    "Reason",
-    "RecourseProblem",
-    "RecourseResult",
-    "Reference",
-    "Status",
-    "Verdict",
-    "Wishes",
-    "action_set",
-    "assess",
-    "correct",
-    "fit_encoding",
-    "frontier",
-    "solve",
-    "solve_many",
-]
-
 _MODULES = {
     "actions.action_set": ("ActionSet", "action_set"),
     "actions.constraints": ("Bounds", "Constraints", "Direction"),
@@ -132,6 +91,8 @@ _MODULES = {
     "verdict": ("Reason", "Verdict"),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+
+__all__ = list(_MODULE_OF)
 
 
 class _Facade(ModuleType):

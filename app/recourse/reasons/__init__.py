@@ -20,22 +20,3 @@ from app.recourse.reasons.explain import (
     ReasonsStatus,
     explain,
 )
-
-__all__ = [
-    "NO_REASONS",
-    "Against",
-    "Comparison",
-    "Departure",
-    "Explanation",
-    "FoundReason",
-    "NoReasons",
-    "ReasonsParams",
-    "ReasonsStatus",
-    "departure",
-    "explain",
-    "is_unadvised",
-    "reason_text",
-    "usual_raw",
-    "usual_text",
-    "value_text",
-]

@@ -10,5 +10,3 @@ from app.recourse.verification.draft import Draft
 from app.recourse.verification.future import verify_committee
 from app.recourse.verification.plan import verify_plan
 from app.recourse.verification.single import verify_fallback, verify_offered, verify_one
-
-__all__ = ["Draft", "verify_committee", "verify_fallback", "verify_offered", "verify_one", "verify_plan"]
