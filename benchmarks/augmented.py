@@ -19,12 +19,13 @@ from app.recourse.models.black_box import BlackBox
 from app.recourse.models.linear import LinearModel
 from app.recourse.models.score import Output
 from app.recourse.problem import RecourseProblem
-from app.recourse.robustness.consistency_and_robustness import LossAndCost, optimum_in_box
+from app.recourse.robustness.consistency_and_robustness import LossAndCost
 from app.recourse.search.trade_off import TradeOff
 from app.recourse.solve import METHODS, solve
 from benchmarks import papers
 from benchmarks.papers import PaperData
 from benchmarks.tables import show
+from tests.recourse.algorithm_1 import optimum_in_box
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

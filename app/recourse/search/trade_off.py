@@ -21,7 +21,7 @@ from jaxtyping import Float
 
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.robustness.consistency_and_robustness import LossAndCost, loss, optimum_in_box
+from app.recourse.robustness.consistency_and_robustness import LossAndCost, loss
 from app.recourse.search.branching import EXACT, Branching, Effort, Optimum
 from app.recourse.search.mixed_integer import FAR, ActionProgram
 from app.recourse.search.responses import Responses
@@ -78,7 +78,7 @@ class TradeOff:
     def _best(self, weight: float, effort: Effort) -> Optimum | None:
         A = self.action_set
         if not self._rules_bind:
-            found = self._uncoupled(weight, effort)
+            found = Branching(self.responses, weight, effort, self.deadline).result()
             if not A.is_coupled or self._is_legal(found, effort):
                 return found
         if self._tied is not None:
@@ -99,34 +99,6 @@ class TradeOff:
     def _tied(self) -> TiedTradeOff | None:
         """The search under linear rules; None where other things tie features too."""
         return TiedTradeOff(self.responses) if is_tied_by_rules(self.action_set) else None
-
-    def _uncoupled(self, weight: float, effort: Effort) -> Optimum | None:
-        """The optimum without what ties several features."""
-        only_numbers = self.space.numeric_columns.size == self.space.d
-        if self.action_set.is_box and only_numbers and self.responses.share in (0.0, 1.0):
-            return self._in_box(weight)
-        return Branching(self.responses, weight, effort, self.deadline).result()
-
-    def _in_box(self, weight: float) -> Optimum:
-        """Independent numbers and one score: algorithm 1."""
-        A, space = self.action_set, self.space
-        columns = space.numeric_columns
-        robust = self.responses.share == 1.0
-        model = self.objective.model if robust else self.objective.predicted
-        assert model is not None
-        price = np.where(A.movable[space.numeric], A.weights[space.numeric], np.inf)
-        lower, upper = (space.encode_numbers(limit[None])[0] for limit in (A.lower_raw, A.upper_raw))
-        # A part of an action set need not hold the factual.
-        start_raw = np.clip(A.factual_raw, A.lower_raw, A.upper_raw)
-        X0 = space.encode(start_raw[None])
-        X = optimum_in_box(
-            X0, model, self.objective.radius if robust else 0.0, weight,
-            price=price[columns.argsort()], lower=lower, upper=upper,
-        )  # fmt: skip
-        moved = X[0] != X0[0]
-        row_raw = np.where(moved, X[0, columns] * space.scale_raw + space.center_raw, start_raw)
-        row_raw = np.clip(row_raw, A.lower_raw, A.upper_raw)
-        return Optimum(row_raw, float(self.responses.weighted(row_raw[None], weight)[0]), proven=True)
 
     # --- the cost weight ---------------------------------------------------------------------------------------------
 

@@ -2,14 +2,19 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
 import pytest
 from jaxtyping import Float
 
+from app.recourse.actions.action_set import action_set
+from app.recourse.features import Feature, FeatureSpace, FeatureType
 from app.recourse.models.linear import LinearModel
-from app.recourse.robustness.consistency_and_robustness import LossAndCost, optimum_in_box
+from app.recourse.robustness.consistency_and_robustness import LossAndCost
+from app.recourse.search.trade_off import TradeOff
+from tests.recourse.algorithm_1 import optimum_in_box
 
 PROBLEMS = 1000
 
@@ -83,6 +88,18 @@ def printed(
 def test_a_conic_solver_finds_nothing_better_in_a_thousand_problems() -> None:
     for x0, objective in problems(PROBLEMS):
         assert reached(optimum(x0, objective), x0, objective) == pytest.approx(conic(x0, objective), abs=1e-6)
+
+
+def test_the_search_of_action_sets_finds_what_algorithm_1_finds() -> None:
+    for x0, objective in problems(100, seed=4):
+        names = [f"f{j}" for j in range(len(x0))]
+        number = Feature(name="", type=FeatureType.CONTINUOUS, min=-50, max=50, center=0.0, scale=1.0)
+        A = action_set(FeatureSpace([replace(number, name=name) for name in names]), x0)
+        found = TradeOff(A, objective).best()
+        assert found is not None
+        assert found.proven
+        best = reached(optimum(x0, objective), x0, objective)
+        assert reached(found.row_raw, x0, objective) == pytest.approx(best, rel=2e-7)
 
 
 @pytest.mark.parametrize("sgn", [lambda s: float(np.sign(s)), lambda s: 1.0 if s >= 0.0 else -1.0])
