@@ -28,6 +28,7 @@ SEND_S = 3.0
 """Longest time that sending spans takes, also at the end of the process."""
 
 _WIRE = TraceContextTextMapPropagator()
+_TRACER = trace.get_tracer("recourse")
 
 
 def send_spans(url: str, version: str) -> None:
@@ -63,7 +64,7 @@ def span(name: str, kind: trace.SpanKind = trace.SpanKind.INTERNAL, **facts: str
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         yield trace.INVALID_SPAN  # nothing is sent
         return
-    found = trace.get_tracer("recourse").start_span(name, _parent(), kind, facts, record_exception=False)
+    found = _TRACER.start_span(name, _parent(), kind, facts, record_exception=False)
     if not found.is_recording():
         yield found
         return
@@ -93,9 +94,8 @@ def child_span(name: str, **facts: str | int) -> Iterator[None]:
 
 def add_child_spans(spans: Iterable[Any]) -> None:
     """In the server: the spans that a child had, as those of this context."""
-    tracer = trace.get_tracer("recourse")
     for name, began, ended, facts in spans:
-        tracer.start_span(name, _parent(), attributes=facts, start_time=began).end(ended)
+        _TRACER.start_span(name, _parent(), attributes=facts, start_time=began).end(ended)
 
 
 def _parent() -> Any:
