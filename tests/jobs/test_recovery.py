@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from app.ledger.ledger import Ledger
 from tests.api.asking import question
 from tests.jobs.serving import ROOT, database
+from tests.ledger.test_servers import database_of
 from tests.servers import Start
 
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs/operations/recovery.md").read_text(), re.M | re.S)
@@ -66,6 +68,8 @@ def test_a_restored_ledger_holds_what_it_held_and_what_was_erased_is_erased_agai
     for _ in range(2):  # once more on the same day
         shell("mkdir -p")
         shell(way, backup=backup)
+    with database_of(server) as engine:
+        head = Ledger(engine).prove().head
     assert sorted(path.name for path in (tmp_path / backup).iterdir()) == ["ledger.sqlite", "models_store.tar"]
     assert server.client.delete(f"/recourse/{erased}").status_code == 200
     later = ask(server.client)
@@ -74,7 +78,7 @@ def test_a_restored_ledger_holds_what_it_held_and_what_was_erased_is_erased_agai
 
     shutil.rmtree(tmp_path / "models_store" / "loan")
     assert "loan@1" in shell("models list", backup=backup)
-    restored = shell("mktemp", backup=backup)
+    restored = shell("mktemp", backup=backup, head=head)
     assert "The chain holds: 2 entries" in restored
     server = start().ready()
     assert [server.client.get(f"/recourse/{one}").status_code for one in (kept, erased, later)] == [200, 200, 404]
