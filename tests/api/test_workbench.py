@@ -705,7 +705,7 @@ def test_reasons_stand_beside_the_ways_and_the_letter_says_the_same(workbench: O
     shown = [" ".join(item.inner_text().split()) for item in page.locator(".reasons li").all()]
     for item, reason in zip(shown, reasons["reasons"], strict=True):
         assert item.startswith(reason["text"])
-        assert item.endswith(f"{round(100 * reason['share'])} in 100")
+        assert item.endswith(f"{round(100 * reason['share'])}% of what counts against the applicant")
     assert reasons["against"]["text"] in text(page, ".reasons")
     page.click("#store button")
     page.get_by_role("button", name="Letter", exact=True).click()

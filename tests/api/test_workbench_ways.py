@@ -95,6 +95,32 @@ def test_ways_stand_side_by_side_and_say_what_differs(workbench: Open) -> None:
     assert page.evaluate("() => document.documentElement.scrollWidth") == 390
 
 
+def test_wishes_stand_in_one_row_beside_a_form_that_does_not_scroll(workbench: Open) -> None:
+    page = workbench()
+    ask(page)
+    assert page.evaluate("() => getComputedStyle(document.querySelector('.forms')).overflowY") == "visible"
+    page.wait_for_selector(".wish-row button")
+    tops = page.evaluate(
+        "() => [...document.querySelectorAll('.wish-row')].map((row) => [...row.children].map((one) => one.offsetTop))"
+    )
+    assert max(map(len, tops)) == 3
+    assert [row for row in tops if len(set(row)) > 1] == []
+
+
+def test_on_a_phone_the_answer_comes_before_the_form_once_it_is_there(workbench: Open) -> None:
+    page = workbench()
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_selector("#example:enabled")
+
+    def above() -> bool:
+        answer, form = (page.locator(one).bounding_box() for one in ("#answer", "#fields"))
+        return bool(answer["y"] < form["y"])
+
+    assert not above()
+    ask(page)
+    assert above()
+
+
 def test_what_the_person_cannot_do_is_ruled_out_until_it_is_taken_back(workbench: Open) -> None:
     page, first = example(workbench, bypass_csp=True, reduced_motion="reduce")
     change = first_change(first["counterfactuals"][0])

@@ -76,6 +76,12 @@ def test_many_applicants_are_answered_and_their_results_taken_away(workbench: Op
     assert violations(page) == []
     assert re.match(r"Many applicants: 3 Done · \d+ \w+ \d{4} at \d\d:\d\d ", text(page, "#jobs li >> nth=0"))
     rows = [" ".join(row.inner_text().split()) for row in page.locator("#batch-results tbody tr").all()]
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        box = page.locator("#batch-results .scroll")
+        assert box.evaluate("(box) => box.scrollWidth - box.clientWidth") == 0, f"the table is cut at {width}"
+    assert page.locator("#batch-results td[data-head='The model says']").count() == 3
+    page.set_viewport_size({"width": 1280, "height": 900})
     assert rows[0].startswith("case-0 no, ")
     label = next(feature["label"] for feature in schema["features"] if feature["name"] == "age")
     assert rows[2] == f"=wrong {label} must be a whole number."

@@ -39,8 +39,8 @@ GIVEN_UP_WARNING = (
 KEPT_UNDER_STRESS = "Asking `under: stress` keeps that margin."
 NOT_KEPT = "No record was found that keeps that margin."
 STRESS_WARNING = (
-    "If applicants change, {:g}% of future models accept {} under every stress {}, not up to the full strength; the "
-    "smallest share is {:.0f}%. The answer says how far it holds."
+    "If applicants change as much as was rehearsed, only {:.0f}% of future models accept {}, not the {:g}% asked for; "
+    "{}."
 )
 
 
@@ -150,8 +150,8 @@ def fewer_than_asked(found: Sequence[Counterfactual]) -> list[str]:
     for one in sorted(stressed, key=lambda one: one.stressed.lowest if one.stressed else 1.0)[:1]:
         if one.stressed is not None and one.asked is not None and one.stressed.lowest < one.asked - ROUNDING:
             limit = one.stressed.holds_up_to
-            up_to = "of no strength that was rehearsed" if limit is None else f"up to the strength {limit:g}"
-            warnings.append(STRESS_WARNING.format(100.0 * one.asked, record, up_to, 100.0 * one.stressed.lowest))
+            up_to = "nor do they at a lesser strength" if limit is None else f"up to a strength of {limit:g} they do"
+            warnings.append(STRESS_WARNING.format(100.0 * one.stressed.lowest, record, 100.0 * one.asked, up_to))
     return warnings
 
 

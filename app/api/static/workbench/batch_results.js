@@ -70,7 +70,7 @@ function table(answers, place) {
   const heads = ["Applicant", "The model says", "What to change", "Then", "If the lender trains its model again"];
   const rows = answers.map((answer, i) => row(answer, `${place.word} ${place.of(i)}`));
   const names = { label: "Results as a table", caption: "What each applicant can change" };
-  return scrollingTable("table.results", names, heads, rows);
+  return scrollingTable("table.results.stack", names, heads, rows);
 }
 
 /** @param {any} answer @param {string} place of an applicant without a reference */

@@ -39,7 +39,7 @@ export function curveDrawing(marks, measure, room) {
  * @param {[string, string]} names of the axes @param {number} room in pixels
  */
 export function axes(ticks, [across, up], room) {
-  const width = Math.max(280, Math.min(600, room));
+  const width = Math.max(280, Math.min(900, room));
   const [start, end] = [ticks[0], ticks[ticks.length - 1]];
   const x = (/** @type {number} */ value) => LEFT + ((value - start) / (end - start)) * (width - LEFT - RIGHT);
   const y = (/** @type {number} */ share) => HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP);

@@ -61,9 +61,18 @@ export const scrollingTable = (tag, { label, caption }, heads, rows) =>
       {},
       h("caption.unseen", {}, caption),
       h("thead", {}, h("tr", {}, ...heads.map((text) => (text ? h("th", { scope: "col" }, text) : h("td"))))),
-      h("tbody", {}, ...rows),
+      h("tbody", {}, ...rows.map((row) => headed(heads, row))),
     ),
   );
+
+/**
+ * A row whose cells know their heads, which stand before them where rows are stacked.
+ * @param {string[]} heads @param {any} row
+ */
+export function headed(heads, row) {
+  [...row.children].forEach((cell, i) => (cell.dataset.head = heads[i]));
+  return row;
+}
 
 /** Let the reader keep a file. @param {Blob} content @param {string} name */
 export function download(content, name) {

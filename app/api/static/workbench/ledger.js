@@ -3,7 +3,7 @@
 
 import { fetchJson, isAborted, send } from "./api.js";
 import { openCase, titleOf } from "./case.js";
-import { $, download, fill, h, scrollingTable } from "./dom.js";
+import { $, download, fill, h, headed, scrollingTable } from "./dom.js";
 import { formatDate } from "./format.js";
 import { submit } from "./jobs.js";
 import { letterButton } from "./letter.js";
@@ -85,7 +85,7 @@ export async function findStored() {
       fill("found", h("p.hint", { role: "status" }, query ? "No stored answer fits this." : NONE));
       return;
     }
-    const table = scrollingTable("table", { label: "Stored answers", caption: "Stored answers, newest first" }, HEADS, []);
+    const table = scrollingTable("table.stack", { label: "Stored answers", caption: "Stored answers, newest first" }, HEADS, []);
     const list = /** @type {HTMLElement} */ (table.querySelector("tbody"));
     const more = h("div.row", {}, exportButton(query));
     fill("found", table, more);
@@ -133,7 +133,7 @@ const moment = (date) => (Number.isNaN(date.valueOf()) ? "" : date.toISOString()
  * @param {string} query @param {AbortSignal} signal of the list
  */
 function extend(list, more, page, query, signal) {
-  list.append(...page.recourse.map(storedRow));
+  list.append(...page.recourse.map((one) => headed(HEADS, storedRow(one))));
   if (page.next_cursor === null) return;
   const button = h("button", { type: "button" }, "Older answers");
   button.onclick = async () => {

@@ -46,7 +46,7 @@ async function chooseModel() {
   offerVersions();
   $("rules").textContent = rules.length > 0 ? `Every answer keeps to: ${rules.join("; ")}.` : "";
   // The button lets the Enter key submit the form.
-  fill("fields", ...features.map(fieldOf), h("button.unseen", { tabindex: -1 }, "Ask"));
+  fill("fields", ...features.map(fieldOf), h("button.unseen", { tabindex: -1 }, "Show the ways to a yes"));
   for (const id of ["limits", "how", "about-panel"]) $(id).hidden = false;
   $("example").disabled = samples.length === 0;
   $("example").textContent = "Fill in an example";

@@ -2,7 +2,7 @@
 /** Why the model says no: what lowered the score most, whether or not the person can change it. */
 
 import { h } from "./dom.js";
-import { formatShort, formatValue, inHundred } from "./format.js";
+import { formatShort, formatValue } from "./format.js";
 import { featureNamed } from "./state.js";
 
 /** @param {any} reasons of an answer; null where they were not asked for */
@@ -23,17 +23,19 @@ function reasonItem({ feature: name, code, text, value, reference, share, contri
   const feature = featureNamed(name);
   const style = { "--share": `${100 * share}%` };
   // A value may be usual and lower the score all the same.
-  const usual = value === reference ? "" : `; usual: ${feature && formatValue(feature, reference)}`;
+  const usual = value === reference ? "" : `usual: ${feature && formatValue(feature, reference)}`;
+  const own = feature && formatValue(feature, value);
   return h(
     "li",
     {},
     h("b", {}, text),
-    feature && h("p.hint", {}, `${formatValue(feature, value)}${usual}`),
+    feature && h("p.hint", {}, [!text.endsWith(`: ${own}`) && own, usual].filter(Boolean).join("; ")),
     h(
       "p.part-of",
       { title: specialists(code, contribution) },
       h("span.share.poor", { "aria-hidden": "true", style }, h("i")),
-      inHundred(share),
+      `${Math.round(100 * share)}%`,
+      h("span.unseen", {}, " of what counts against the applicant"),
     ),
   );
 }

@@ -62,7 +62,7 @@ const start = (factual, at) =>
   h(
     "div.leg-start",
     {},
-    h("span", {}, "Now ", h("b", {}, rating(factual, at)), " "),
+    h("span", {}, "Now ", h("b", {}, rating(factual, at)), h("span.unseen", {}, ", ")),
     at !== null && h("span.from", {}, `yes from ${(100 * at).toFixed(digitsApart(factual.probability ?? at, at))}`),
     chosenModel().output === "points" && h("span.from", {}, `yes with ${pointsNeeded()}`),
     factual.probability !== null && rail(factual, factual),

@@ -48,7 +48,7 @@ function card(way, before, factual, onWish) {
   return h(
     "article.card",
     { "aria-labelledby": id, style: { "--order": String(number) } },
-    h("h4.part", { id }, `Way ${number} `, effort(way, before)),
+    h("h4.part", { id }, `Way ${number}`, h("span.unseen", {}, ", "), effort(way, before)),
     h(
       "p.part.apart",
       {},

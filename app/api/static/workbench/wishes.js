@@ -50,8 +50,12 @@ export function wishButtons({ feature: name, from, to, text }, onWish) {
   const feature = featureNamed(name);
   if (!feature) return null;
   const sentence = text.replace(/\.$/, "");
-  const button = (/** @type {string} */ words, /** @type {string} */ about, /** @type {Wish} */ wish) =>
-    h("button.wish", { type: "button", onclick: () => onWish(wish), "aria-label": `${words}: ${about}` }, words);
+  const button = (/** @type {string[]} */ [words, more], /** @type {string} */ about, /** @type {Wish} */ wish) =>
+    h(
+      "button.wish",
+      { type: "button", onclick: () => onWish(wish), title: words + more, "aria-label": `${words}${more}: ${about}` },
+      words,
+    );
   const pinned = state.wishes.some((wish) => wish.kind === "must" && wish.feature === name);
   // Of a feature with two values, this change is the only one.
   const kind = feature.type === "binary" ? "feature" : "change";
@@ -60,9 +64,9 @@ export function wishButtons({ feature: name, from, to, text }, onWish) {
   return h(
     "div.wish-row",
     {},
-    button("Can’t do this", sentence, tooFar),
-    change.kind === "change" && button("Leave it as it is", feature.label, { ...change, kind: "feature" }),
-    !pinned && button("Will do it", sentence, { ...change, kind: "must" }),
+    button(["Can’t", " do this"], sentence, tooFar),
+    change.kind === "change" && button(["Leave it", " as it is"], feature.label, { ...change, kind: "feature" }),
+    !pinned && button(["Will do", " it"], sentence, { ...change, kind: "must" }),
   );
 }
 
