@@ -65,7 +65,7 @@ def count_and_mark(cells: Cells, features: Iterable[Feature]) -> tuple[int, str]
     at = [j for j, name in enumerate(columns) if name in names]
     for row in cells.lines:
         count += 1
-        seen.see(row[j] for j in at if j < len(row))
+        seen.see([row[j] for j in at if j < len(row)])
     mark = seen.of(cells.delimiter)
     if mark is None:
         raise ValueError(f'has "{seen.either}", which is read two ways; write numbers without groups of digits')

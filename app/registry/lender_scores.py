@@ -13,7 +13,7 @@ from app.errors import Fault, ModelRefused
 from app.recourse.features import ABSENT, DecimalMark, written
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.score import Output, sigmoid
-from app.registry.reference import read_table
+from app.registry.reference import read_header, read_table
 
 SCORE = "score"
 """Column of the reference with the lender's own score of each record."""
@@ -145,10 +145,12 @@ def scores_in(path: Path, features: Collection[str]) -> tuple[Float[np.ndarray, 
     if SCORE in features:
         return None, []
     try:
+        if read_header(path).count(SCORE) != 1:
+            return None, []
         table = read_table(path)
     except (UnicodeDecodeError, csv.Error):
         return None, []  # reported of the reference itself
-    if table.header.count(SCORE) != 1 or any(len(row) != len(table.header) for row in table.rows):
+    if any(len(row) != len(table.header) for row in table.rows):
         return None, []
     at = table.header.index(SCORE)
     scores, faults = parse_scores([row[at] for row in table.rows], table.delimiter)

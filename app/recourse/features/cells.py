@@ -6,9 +6,12 @@ percentage. ``1.234`` and ``1,234`` are read two ways; the other cells of the ta
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+
+import numpy as np
+from jaxtyping import Float
 
 ABSENT = frozenset({
     "", "#N/A", "#N/A N/A", "#NA", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null", "-nan", "-NaN",
@@ -25,7 +28,7 @@ DELIMITERS = ",;\t|"
 
 _PLAIN = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
-_PLAIN_SIGNS = frozenset("0123456789.+-eE")
+_PLAIN_SIGNS = re.compile(r"[0-9.+\-eE]*")
 """Of these signs `float` reads the same texts."""
 
 _MONEY = "[$€£₹]|EUR|USD|GBP|CHF|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR"
@@ -87,11 +90,18 @@ def number_of_text(text: str) -> float:
     return float(text)
 
 
-def plain_numbers(texts: Collection[str]) -> dict[str, float]:
-    """Numbers as `number_of_text` reads them. Raises ValueError where one text is none."""
-    if not _PLAIN_SIGNS.issuperset("".join(texts)):
+def plain_numbers(texts: Sequence[str]) -> Float[np.ndarray, "n"]:
+    """Numbers as `number_of_text` reads them, NaN for empty texts. Raises ValueError where one text is none."""
+    if _PLAIN_SIGNS.fullmatch("".join(texts)) is None:
         raise ValueError
-    return {text: float(text) for text in texts}
+    known = [text or "nan" for text in texts] if "" in texts else texts
+    return np.fromiter(map(float, known), float, len(texts))
+
+
+FIRST = 100
+"""Cells that mostly show the decimal mark of a column."""
+
+_TWO_POINTS = re.compile(r"\.[^.\n]*\.")
 
 
 @dataclass(slots=True)
@@ -104,8 +114,15 @@ class DecimalMark:
     """A cell that can be read both ways, as 1.234."""
     seen: set[str] = field(default_factory=set)
 
-    def see(self, texts: Iterable[str]) -> None:
+    def see(self, texts: Sequence[str]) -> None:
         """Look at cells that may be numbers."""
+        self._look(texts[:FIRST])
+        # Where the point is known, cells with one point and no comma say nothing more.
+        joined = "\n".join(texts[FIRST:])
+        if not self.point or "," in joined or _TWO_POINTS.search(joined):
+            self._look(texts[FIRST:])
+
+    def _look(self, texts: Iterable[str]) -> None:
         for text in dict.fromkeys(texts):
             # Where one mark is known, only what may show the other one matters.
             if (self.point and "," not in text and text.count(".") < 2) or (

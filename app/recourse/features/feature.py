@@ -344,12 +344,11 @@ def parse_column(
 def _plain_numbers(feature: Feature, texts: Sequence[Any], mark: str) -> tuple[Float[np.ndarray, "n"], Sequence[int]]:
     """The numbers of a column at once, and the rows that `Feature.parse` has to look at."""
     everything = range(len(texts))
-    if not feature.is_number or mark != "." or not set(map(type, texts)) <= {str}:
+    if not feature.is_number or mark != ".":
         return np.zeros(len(texts)), everything
     try:
-        known = {"": math.nan, **plain_numbers(set(texts) - {""})}
-        values = np.fromiter(map(known.__getitem__, texts), float, len(texts))
-    except ValueError:
+        values = plain_numbers(texts)
+    except (ValueError, TypeError):  # other texts, or no texts
         return np.zeros(len(texts)), everything
     low, high = feature.range_raw
     with np.errstate(invalid="ignore"):

@@ -95,7 +95,7 @@ class Column:
         """Whether all values are 0 and 1, or false and true."""
         if self.numbers is None:
             return {level.lower() for level in self.levels} == {"false", "true"}
-        return not self.codes and set(self.known.tolist()) == {0.0, 1.0}
+        return not self.codes and np.unique(self.known).tolist() == [0.0, 1.0]
 
     @property
     def constant(self) -> bool:
@@ -129,18 +129,17 @@ class Column:
     @property
     def decimals(self) -> int:
         """Digits after the point in which a number can be stated to a person."""
-        texts = {text for text in set(self.texts) if "." in text or "e" in text or "E" in text}
-        powers = {text for text in texts if "e" in text or "E" in text}
-        written = max((len(text.partition(".")[2]) for text in texts - powers), default=0)
-        if written <= MOST_DECIMALS and not powers:
-            return written
+        joined = "\n".join(self.texts)
+        powers = "e" in joined or "E" in joined
+        if not powers and re.search(rf"\.\d{{{MOST_DECIMALS + 1}}}", joined) is None:
+            return next((n for n in range(MOST_DECIMALS, 0, -1) if re.search(rf"\.\d{{{n}}}", joined)), 0)
         spread = float(np.std(self.known)) if self.known.size else 1.0
         return int(min(max(0, math.ceil(2 - math.log10(spread))), 9)) if spread > 0.0 else MOST_DECIMALS
 
     @property
     def step(self) -> int:
         """The round number that all whole numbers are multiples of; 1 where there is none, or too few of them."""
-        values = {abs(int(value)) for value in self.known} if self.whole else set()
+        values = np.unique(np.abs(self.known)).astype(int).tolist() if self.whole else []
         if len(values) < FEWEST_VALUES:
             return 1
         common = reduce(math.gcd, values)
@@ -167,6 +166,8 @@ def describe(
     codes : special codes that the model knows
     mark : decimal mark of the table
     """
+    if not known and mark == "." and (plain := _plain(name, texts, codes)) is not None:
+        return plain
     exact = {text: _known_text(text, known) for text in dict.fromkeys(texts)}
     if not known:
         cells = _cells(exact.values(), mark)
@@ -225,20 +226,24 @@ def strays(texts: Sequence[str], mark: str = ".") -> list[int]:
 def _cells(texts: Iterable[str], mark: str) -> dict[str, Written | None]:
     """What each distinct text is as a number."""
     found: dict[str, Written | None] = dict.fromkeys(texts)
-    numbers = found.keys() - ABSENT_NUMBERS
-    if mark == "." and _plain(numbers):
-        found |= {text: Written(text) for text in numbers}
-    else:
-        found |= {text: written(text, mark) for text in numbers}
+    found |= {text: written(text, mark) for text in found.keys() - ABSENT_NUMBERS}
     return found
 
 
-def _plain(texts: Collection[str]) -> bool:
-    """Whether all of these are written as programs write numbers."""
+def _plain(name: str, texts: Sequence[str], codes: Collection[float]) -> Column | None:
+    """A column whose cells are all written as programs write numbers, or empty; None for another one."""
+    stripped = list(map(str.strip, texts))
+    absent = ABSENT_NUMBERS.intersection(stripped)
+    if absent - {""}:
+        stripped = ["" if text in absent else text for text in stripped]
     try:
-        return bool(plain_numbers(texts))
+        numbers = plain_numbers(stripped)
     except ValueError:
-        return False
+        return None
+    if np.isnan(numbers).all() or np.abs(numbers).max(initial=0.0, where=~np.isnan(numbers)) > LARGEST:
+        return None
+    found = tuple(sorted({*codes, *codes_among(numbers)}))
+    return Column(name=name, texts=tuple(stripped), numbers=numbers, codes=found)
 
 
 def _strays(cells: Mapping[str, Written | None]) -> set[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from app.errors import ModelRefused
-from app.recourse.features import ABSENT, Feature, written
+from app.recourse.features import ABSENT, MISSING, Feature, parse_column, written
 from app.recourse.models.black_box import Input
 from app.recourse.models.score import LOGIT_LIMIT, Output
 from app.registry.artifact import Format
@@ -55,7 +55,6 @@ from app.registry.drafting.writing import manifest_text, whole, write_reference
 from app.registry.lender_scores import SCORE, parse_scores, read_scores
 from app.registry.manifest import ID, MANIFEST
 from app.registry.parsed_manifest import ParsedManifest
-from app.registry.reference import read_reference
 from app.registry.trust import Trust
 
 REFERENCE = "reference.csv"
@@ -485,8 +484,8 @@ class _Drafting:
         if parsed.features is None:
             return Choice(manifest=possible[0])
         own = [feature for feature in parsed.features if feature.derived is None]
-        rows_raw, faults = read_reference(self.directory / REFERENCE, own)
-        if rows_raw is None or faults:
+        rows_raw = _rows(own, known)
+        if rows_raw is None:
             return Choice(manifest=possible[0])
         favourable = None if known.outcome is None else known.outcome.favourable
         evidence = Evidence(scores=known.scores, favourable=favourable)
@@ -620,6 +619,21 @@ def _cells(feature: FeatureDraft, texts: Sequence[str]) -> Sequence[str]:
     if feature.keys["type"] == "binary" and "categories" not in feature.keys:
         return [text and ("true" if is_one(text) else "false") for text in texts]
     return texts
+
+
+def _rows(own: Sequence[Feature], known: Known) -> np.ndarray | None:
+    """The raw rows of the records, as they are read from the reference; None where a level cannot be."""
+    found = np.empty((len(next(iter(known.columns.values())).texts), len(own)))
+    drafted = {feature.name: feature for feature in known.features}
+    for j, feature in enumerate(own):
+        column = known.columns[feature.name]
+        if feature.is_number and column.numbers is not None:
+            found[:, j] = np.where(np.isnan(column.numbers), MISSING, column.numbers)
+        else:
+            found[:, j], faults = parse_column(feature, _cells(drafted[feature.name], column.texts))
+            if faults:
+                return None
+    return found
 
 
 def _fills_with(manifest: Mapping[str, Any], way: Mapping[str, float]) -> bool:

@@ -86,7 +86,8 @@ def _flow(value: Any) -> str:
 def write_reference(path: Path, columns: Mapping[str, Sequence[str]]) -> None:
     """A CSV of these columns; cells that begin or end in a space keep it."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        spaced = any(text != text.strip() for texts in columns.values() for text in set(texts))
+        blank = [set(texts) for texts in columns.values() if re.search(r"\s", "".join(texts))]
+        spaced = any(text != text.strip() for texts in blank for text in texts)
         writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL if spaced else csv.QUOTE_MINIMAL)
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))

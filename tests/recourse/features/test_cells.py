@@ -61,11 +61,14 @@ def test_the_cells_of_a_table_show_its_decimal_mark(cells: list[str], delimiter:
     assert found.of(delimiter) == mark
 
 
-def test_two_marks_in_one_table_are_refused_with_a_cell_of_each() -> None:
-    found = DecimalMark()
-    found.see(["0.5", "12,5"])
-    with pytest.raises(ValueError, match=r'both "0\.5" and "12,5" among its numbers'):
-        found.of(";")
+@pytest.mark.parametrize("before", [0, 500])
+def test_two_marks_in_one_table_are_refused_with_a_cell_of_each(before: int) -> None:
+    """Also where the second one comes late."""
+    for late, other in (("12,5", "12,5"), ("1.234.567", "1.234.567")):
+        found = DecimalMark()
+        found.see([*(f"{k / 8}" for k in range(before)), "0.5", late])
+        with pytest.raises(ValueError, match=rf'both "[0-9.]+" and "{other}" among its numbers'):
+            found.of(";")
 
 
 @pytest.mark.parametrize(("heading", "delimiter"), [("a,b", ","), ('a;"b,c,d"', ";"), ("a\tb", "\t"), ("score", ";")])
