@@ -15,6 +15,7 @@ from app import errors
 from app.errors import Fault, RecourseError
 from app.observability import request_id
 from app.recourse.features import escape
+from app.registry.form_sentences import SENTENCES
 
 MOST_FAULTS = 50
 """Faults listed in one answer; the number of all of them is in `detail`."""
@@ -283,7 +284,7 @@ NO_SUCH_QUESTION = f"There is no such address. Questions are asked at /recourse,
 
 # --- validation ------------------------------------------------------------------------------------------------------
 
-_SENTENCES = {
+_SENTENCES = SENTENCES | {
     "missing": "is missing",
     "extra_forbidden": "is not a field of this request",
     "unknown_field": "is not a field here; the fields are {fields}",
@@ -292,38 +293,23 @@ _SENTENCES = {
     "dict_type": "must be an object",
     "tuple_type": "must be a list",
     "list_type": "must be a list",
-    "string_type": "must be a text",
     "timezone_aware": "must name its time zone, as in 2030-01-31T12:00:00Z",
     "datetime_parsing": "must be a time, as in 2030-01-31T12:00:00Z",
     "datetime_from_date_parsing": "must be a time, as in 2030-01-31T12:00:00Z",
     "datetime_object_invalid": "must be a time, as in 2030-01-31T12:00:00Z",
     "not_a_moment": "must be a time, as in 2030-01-31T12:00:00Z",
-    "bool_type": "must be true or false",
-    "bool_parsing": "must be true or false",
-    "float_type": "must be a number",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_parsing_size": "must be a smaller number",
-    "finite_number": "must be a finite number",
     "not_a_number": "must be a number",
-    "greater_than": "must be greater than {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be less than {lt}",
-    "less_than_equal": "must be at most {le}",
-    "string_too_long": "must have at most {max_length} characters",
-    "string_too_short": "must not be empty",
-    "too_long": "must have at most {max_length} entries",
     "too_short": "must not be empty",
     "too_many": "must have at most {most} entries",
     "not_printable": "must consist of printable characters",
-    "literal_error": "must be {expected}",
-    "enum": "must be {expected}",
     "none_of": "must be an object with one of the fields {names}",
     "union_tag_invalid": "must be one of {expected_tags}",
     "union_tag_not_found": "is missing",
 }
-"""Sentences for pydantic's error types. Its own may repeat rejected values, which are applicant data."""
+"""Sentences for pydantic's error types: those of manifests, but for what a request writes in another way.
+
+Pydantic's own may repeat rejected values, which are applicant data.
+"""
 
 
 def in_body(error: ValidationError) -> list[dict[str, Any]]:
