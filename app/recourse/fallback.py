@@ -16,7 +16,7 @@ from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import HAIR
 from app.recourse.models.linear import LinearModel
 from app.recourse.models.score import favourable
-from app.recourse.numerics.equal_rows import unique_rows
+from app.recourse.numerics.linalg import unique_rows
 from app.recourse.problem import RecourseProblem
 from app.recourse.search.cheapest import Search
 from app.recourse.search.legal_rows import every_row, nearest_legal

@@ -20,7 +20,7 @@ from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import FutureModels, Futures
 from app.recourse.models.linear import WeightMoments
 from app.recourse.models.score import LOGIT_LIMIT, favourable
-from app.recourse.numerics.equal_rows import unique_rows
+from app.recourse.numerics.linalg import unique_rows
 
 MOST_NEIGHBOURS = 1500
 """Reference records whose distances to each other give `Reference.median_distances`."""

@@ -18,7 +18,7 @@ from app.recourse.features import FeatureSpace, RawValue
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.models.score import Output, favourable, sigmoid
-from app.recourse.numerics.equal_rows import unique_rows
+from app.recourse.numerics.linalg import unique_rows
 from app.recourse.problem import Reference
 from app.recourse.surrogate.refits import LEAST, refit_moments
 from app.registry.lender_scores import outputs_of

@@ -33,8 +33,11 @@ from app.recourse.features.feature import (
     read_cell,
 )
 from app.recourse.features.feature_options import (
+    LARGEST,
+    MISSING,
     Advice,
     MaxChange,
+    Missing,
     MovesWithTime,
     ReasonWords,
     Sentence,
@@ -45,4 +48,3 @@ from app.recourse.features.feature_options import (
 from app.recourse.features.model_columns import ModelColumns, ModelSpace
 from app.recourse.features.schema_faults import own_faults, schema_faults
 from app.recourse.features.space import FeatureSpace, escape
-from app.recourse.features.states import LARGEST, MISSING, Missing

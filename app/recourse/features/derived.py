@@ -15,8 +15,7 @@ from app.errors import Fault
 from app.recourse.features.arithmetic import Sloped, Slopes
 from app.recourse.features.expression import Chain, Expression, Extreme, Lookup, Negative, Number, parse_expression
 from app.recourse.features.feature import Feature, FeatureType
-from app.recourse.features.feature_options import Table
-from app.recourse.features.states import MISSING
+from app.recourse.features.feature_options import MISSING, Table
 
 NOT_WITH_DERIVED = (
     "action", "step", "change", "cost", "noise", "provide", "provide_cost", "special", "advice", "takes",

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.recourse.features.feature import Feature, FeatureType
-from app.recourse.features.states import MISSING
+from app.recourse.features.feature_options import MISSING
 
 Encoding: TypeAlias = Literal["standard", "minmax", "none"]
 

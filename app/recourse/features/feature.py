@@ -13,16 +13,19 @@ from jaxtyping import Float
 
 from app.recourse.features.cells import ABSENT, ABSENT_NUMBERS, plain_numbers, written
 from app.recourse.features.feature_options import (
+    LARGEST,
+    MISSING,
     Advice,
     MaxChange,
+    Missing,
     MovesWithTime,
     ReasonWords,
     Sentence,
     Table,
     Takes,
     Words,
+    json_text,
 )
-from app.recourse.features.states import LARGEST, MISSING, Missing, json_text
 from app.recourse.input_part import InputPart
 
 RawValue: TypeAlias = float | int | str | bool | None

@@ -1,12 +1,38 @@
-"""What a manifest may say of one feature in a mapping of its own: advice, time, limits of a change, a table, words."""
+"""What a manifest may say of one feature in a mapping of its own: advice, time, limits of a change, a table, words.
+
+Also states of a feature, which are no quantities: a missing value, or a special code.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Annotated, ClassVar, TypeAlias
 
 from annotated_types import Ge, Gt, Len
 
 from app.recourse.input_part import InputPart
+
+LARGEST = 1e16
+"""Largest absolute number in a record; whole numbers stay below 2^53, where doubles are exact."""
+
+MISSING = -1e30
+"""Raw number that stands for a missing value; unlike NaN it is equal to itself."""
+
+
+class Missing(StrEnum):
+    """How the model sees a missing value."""
+
+    NAN = "nan"
+    INDICATOR = "indicator"
+    FILL = "fill"
+
+
+def json_text(value: object) -> str:
+    """A level as it is written in JSON."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else f'"{value}"'
+
 
 Text: TypeAlias = Annotated[str, Len(1, 300)]
 

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from app.recourse.features.feature import Feature, FeatureType
+from app.recourse.features.feature_options import MISSING, Missing
 from app.recourse.features.space import FeatureSpace
-from app.recourse.features.states import MISSING, Missing
 
 
 class ModelSpace(FeatureSpace):

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from app.errors import Fault
 from app.recourse.features.feature import Change, Feature, FeatureType
-from app.recourse.features.feature_options import Advice, Sentence, Takes
-from app.recourse.features.states import LARGEST, Missing, json_text
+from app.recourse.features.feature_options import LARGEST, Advice, Missing, Sentence, Takes, json_text
 
 
 def option_faults(feature: Feature) -> list[str]:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from app.errors import Fault, InvalidRecord
 from app.recourse.features.derived import DerivedColumns
 from app.recourse.features.feature import Feature, FeatureType, Record
-from app.recourse.features.states import MISSING
+from app.recourse.features.feature_options import MISSING
 
 SENT_ROUNDING = 1e-9
 """Relative tolerance of a derived value that was sent."""

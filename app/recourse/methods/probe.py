@@ -38,7 +38,7 @@ from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.models.linear import LinearModel
 from app.recourse.models.meter import Meter
 from app.recourse.models.tree_boxes import Boxes
-from app.recourse.numerics.equal_rows import unique_rows
+from app.recourse.numerics.linalg import unique_rows
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.invalidation import NOISE_LAWS, NoiseLaw, linear_margin, noise_faults
 from app.recourse.robustness.measured_invalidation import Estimator, MeasuredInvalidation, Rates

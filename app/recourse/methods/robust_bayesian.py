@@ -29,7 +29,7 @@ from scipy.special import logsumexp
 
 from app.recourse.candidates import Candidates
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
-from app.recourse.numerics.equal_rows import unique_rows
+from app.recourse.numerics.linalg import unique_rows
 from app.recourse.problem import RecourseProblem
 from app.recourse.search.legal_rows import nearest_legal
 from app.recourse.surrogate.boundary import SamplerParams

@@ -22,7 +22,7 @@ from app.recourse.candidates import Candidates
 from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.methods.loss_and_cost import minimising
 from app.recourse.models.linear import LinearModel
-from app.recourse.numerics.equal_rows import unique_rows
+from app.recourse.numerics.linalg import unique_rows
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.consistency_and_robustness import LossAndCost, loss
 from app.recourse.search.branching import EXACT

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.linear import LinearModel, homogeneous
-from app.recourse.numerics.equal_rows import first_of_equal
+from app.recourse.numerics.linalg import first_of_equal
 from app.recourse.plans.members import STEPS, SWEEPS, chosen, improved_in_turn
 from app.recourse.plans.objective import Joint, Members, PeopleObjective
 from app.recourse.plans.overlap import MOST_OVERLAP, overlaps

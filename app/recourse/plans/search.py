@@ -28,8 +28,7 @@ from jaxtyping import Bool, Float, Int
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import PlanCandidates
 from app.recourse.models.linear import LinearModel, homogeneous
-from app.recourse.numerics.equal_rows import first_of_equal
-from app.recourse.numerics.linalg import project
+from app.recourse.numerics.linalg import first_of_equal, project
 from app.recourse.plans.members import STEPS, SWEEPS, chosen, improved_in_turn
 from app.recourse.plans.objective import PeopleObjective, PlanObjective
 from app.recourse.plans.people import PeopleSearch

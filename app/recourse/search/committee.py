@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.committee import models_needed
-from app.recourse.numerics.equal_rows import unique_rows
+from app.recourse.numerics.linalg import unique_rows
 from app.recourse.search.local_moves import SingleMoves, further_instead, partly
 
 ScoreRows = Callable[[np.ndarray], np.ndarray]

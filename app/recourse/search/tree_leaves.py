@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.tree_boxes import Boxes
-from app.recourse.numerics.equal_rows import unique_rows
+from app.recourse.numerics.linalg import unique_rows
 
 DEPTHS = np.arange(0.0, 3.01, 0.25)
 """Distances from the sides of a box that are tried, in standard deviations of the noise."""

@@ -34,7 +34,7 @@ from app.recourse.input_part import InputPart
 from app.recourse.models.linear import LinearModel
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import favourable
-from app.recourse.numerics.equal_rows import unique_rows
+from app.recourse.numerics.linalg import unique_rows
 from app.recourse.problem import RecourseProblem, Reference
 from app.recourse.surrogate.class_moments import Classes, class_moments
 

@@ -14,7 +14,7 @@ from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Method, MethodParams
 from app.recourse.models.black_box import LAST_BITS
 from app.recourse.models.committee import ROUNDING, Futures, models_needed
-from app.recourse.numerics.equal_rows import unique_rows
+from app.recourse.numerics.linalg import unique_rows
 from app.recourse.search.committee import CommitteeSearch, Reached
 from app.recourse.verification.draft import Draft
 

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from app.recourse.candidates import PlanCandidates
-from app.recourse.numerics.equal_rows import first_of_equal
+from app.recourse.numerics.linalg import first_of_equal
 from app.recourse.verdict import Reason
 from app.recourse.verification.draft import Draft
 

@@ -10,7 +10,7 @@ from app.recourse.actions.action_set import ActionSet
 from app.recourse.candidates import HAIR, Candidates
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.models.score import Output
-from app.recourse.numerics.equal_rows import unique_rows, unique_rows_and_places
+from app.recourse.numerics.linalg import unique_rows, unique_rows_and_places
 from app.recourse.search.local_moves import SingleMoves, further_instead, partly
 from app.recourse.verdict import Reason
 from app.recourse.verification.draft import Draft

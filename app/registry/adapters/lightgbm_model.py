@@ -23,7 +23,7 @@ from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox, Input, Predict
 from app.recourse.models.score import Output
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, refused, unreadable
-from app.registry.adapters.estimator_members import MEMBERS, Member
+from app.registry.adapters.estimator_parts import MEMBERS, Member
 from app.registry.adapters.lightgbm_categories import Bitsets, named_categories, pandas_categories
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.tree_input import TreeInput, note_on_unnamed, tree_input, with_codes

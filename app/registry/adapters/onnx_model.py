@@ -23,8 +23,16 @@ from app.recourse.features import Feature, FeatureSpace, FeatureType, Missing
 from app.recourse.models.black_box import BlackBox, Input
 from app.recourse.models.score import Output
 from app.registry.adapters.artifact import read_artifact, refused
-from app.registry.adapters.column_names import chosen_columns, listed, raw_names
-from app.registry.adapters.columns import labels_to_output, numbers_to_output, raw_column, rounded, whole_levels
+from app.registry.adapters.column_names import (
+    chosen_columns,
+    labels_to_output,
+    listed,
+    numbers_to_output,
+    raw_column,
+    raw_names,
+    rounded,
+    whole_levels,
+)
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.trees import Tree
 from app.registry.manifest import Manifest

@@ -27,11 +27,23 @@ from app.recourse.models.black_box import BlackBox, Input, Predict
 from app.recourse.models.score import Output
 from app.recourse.models.tree_boxes import single_precision_edge
 from app.registry.adapters.artifact import UNREADABLE, read_artifact, refused, unreadable
-from app.registry.adapters.column_names import chosen_columns, listed, notes_on_dropped, raw_names
-from app.registry.adapters.columns import code_column, raw_column
+from app.registry.adapters.column_names import (
+    chosen_columns,
+    code_column,
+    listed,
+    notes_on_dropped,
+    raw_column,
+    raw_names,
+)
 from app.registry.adapters.encoders import columns_of_codes, dropped, missing_marks
-from app.registry.adapters.estimator_members import types_of_members, with_boosters, without_boosters
-from app.registry.adapters.estimator_parts import memory_faults, parts_of, single_thread
+from app.registry.adapters.estimator_parts import (
+    memory_faults,
+    parts_of,
+    single_thread,
+    types_of_members,
+    with_boosters,
+    without_boosters,
+)
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.trees import Tree, with_boxes
 from app.registry.artifact import SKOPS

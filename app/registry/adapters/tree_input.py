@@ -15,8 +15,7 @@ from jaxtyping import Float, Int
 from app.errors import Fault
 from app.recourse.features import Feature, FeatureSpace, RawValue
 from app.recourse.models.black_box import Input
-from app.registry.adapters.column_names import chosen_columns, notes_on_dropped, plain_name
-from app.registry.adapters.columns import whole_levels
+from app.registry.adapters.column_names import chosen_columns, notes_on_dropped, plain_name, whole_levels
 from app.registry.manifest import Manifest
 
 MOST_CODES = 10_000

@@ -41,7 +41,7 @@ from app.registry.adapters.artifact import (
     refused,
     unreadable,
 )
-from app.registry.adapters.estimator_members import MEMBERS, Member
+from app.registry.adapters.estimator_parts import MEMBERS, Member
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.tree_input import TreeInput, note_on_unnamed, tree_input, with_codes
 from app.registry.adapters.trees import Tree, with_boxes

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.recourse.features import DecimalMark, Feature, FeatureType, lines_and_delimiter, parse_column, written
-from app.recourse.features.states import Missing
+from app.recourse.features.feature_options import Missing
 
 
 @pytest.mark.parametrize(

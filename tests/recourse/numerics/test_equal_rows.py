@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from app.recourse.numerics.equal_rows import first_of_equal, unique_rows, unique_rows_and_places
+from app.recourse.numerics.linalg import first_of_equal, unique_rows, unique_rows_and_places
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (1, 1), (2, 4), (50, 1), (50, 3), (300, 5)])
