@@ -202,7 +202,9 @@ def _detail(verdict: Verdict | None, known: Preclusion | None) -> str | None:
     return NONE_EXISTS if proven and verdict.sentence in UNPROVEN else verdict.sentence
 
 
-def _factual(frame: Frame, found: RecourseResult) -> FactualDecision:
+def _factual(frame: Frame, found: RecourseResult) -> FactualDecision | None:
+    if found.factual_score is None and not (found.verdict and found.verdict.reason is Reason.MODEL_OUTPUT_INVALID):
+        return None
     now, again = decision(found.factual_score, found.factual_probability, frame.points), None
     if found.second_look is not None:
         accepted, models = found.second_look

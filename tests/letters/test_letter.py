@@ -287,6 +287,15 @@ def test_an_accepted_application_needs_no_change() -> None:
     assert "What you can change" not in letter
 
 
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_a_chance_that_is_not_known_is_not_stated(language: str) -> None:
+    """Of an answer to a key that may not read scores."""
+    letter = " ".join(written(language, factual={"probability": None, "score": None, "favourable": False}).split())
+    assert "accepts applications from" not in letter
+    assert "angenommen werden Anträge" not in letter
+    assert "Loan amount" in letter or "Kreditbetrag" in letter
+
+
 def test_no_decision_is_not_called_a_refusal() -> None:
     letter = written(reasons=None, counterfactuals=[], factual=None)
     assert "This is not a decision" in " ".join(letter.split())

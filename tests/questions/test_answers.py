@@ -112,6 +112,19 @@ def test_that_nothing_was_found_is_told_with_what_was_nearest_and_what_would_hel
     json.dumps(told, allow_nan=False)
 
 
+@pytest.mark.parametrize(("reason", "known"), [(Reason.DEADLINE, False), (Reason.MODEL_OUTPUT_INVALID, True)])
+def test_a_record_that_the_model_was_not_asked_about_has_no_decision(
+    actions: ActionSet, reason: Reason, known: bool
+) -> None:
+    """A letter would call it a refusal."""
+    verdict = Verdict(reason=reason, sentence="No.")
+    missed = replace(FOUND, status=Status.NOT_FOUND, factual_score=None, factual_probability=None,
+                     counterfactuals=(), verdict=verdict)  # fmt: skip
+    told = recourse_answer(FRAME, actions, missed).factual
+    assert (told is not None) is known
+    assert told is None or told.favourable is False
+
+
 def test_an_answer_without_time_has_the_same_fields(actions: ActionSet) -> None:
     stopped = plain(out_of_time(FRAME, 12.0))
     assert list(stopped) == list(plain(recourse_answer(FRAME, actions, FOUND)))
