@@ -127,11 +127,15 @@ class Column:
         return (0.0 if known.min() == 0.0 else float(low)), float(high)
 
     @property
+    def long(self) -> bool:
+        """Whether it is written with more digits than a person can follow."""
+        return re.search(rf"[eE]|\.\d{{{MOST_DECIMALS + 1}}}", "\n".join(self.texts)) is not None
+
+    @property
     def decimals(self) -> int:
         """Digits after the point in which a number can be stated to a person."""
-        joined = "\n".join(self.texts)
-        powers = "e" in joined or "E" in joined
-        if not powers and re.search(rf"\.\d{{{MOST_DECIMALS + 1}}}", joined) is None:
+        if not self.long:
+            joined = "\n".join(self.texts)
             return next((n for n in range(MOST_DECIMALS, 0, -1) if re.search(rf"\.\d{{{n}}}", joined)), 0)
         spread = float(np.std(self.known)) if self.known.size else 1.0
         return int(min(max(0, math.ceil(2 - math.log10(spread))), 9)) if spread > 0.0 else MOST_DECIMALS

@@ -1,7 +1,6 @@
 """The draft of a model directory, from a lender's records and model."""
 
 import hashlib
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from app.errors import ModelRefused
-from app.recourse.features import ABSENT, MISSING, Feature, parse_column, written
+from app.recourse.features import ABSENT, written
 from app.recourse.models.black_box import Input
-from app.recourse.models.score import LOGIT_LIMIT, Output
+from app.recourse.models.score import Output
 from app.registry.artifact import Format
 from app.registry.drafting import served_model
 from app.registry.drafting.artifacts import read_facts
-from app.registry.drafting.candidates import Known, candidates, is_one
+from app.registry.drafting.candidates import Known
+from app.registry.drafting.choosing import BETTER, CUT_OFF, THRESHOLD, cells, choose
 from app.registry.drafting.columns import Column, describe, mark_among, strays
-from app.registry.drafting.cut_off import own_cut_off
-from app.registry.drafting.evidence import Choice, Evidence, choose, outputs_by
+from app.registry.drafting.evidence import Choice
 from app.registry.drafting.facts import ModelFacts
 from app.registry.drafting.features import (
     TERMS,
@@ -30,7 +29,6 @@ from app.registry.drafting.features import (
     change_question,
     doubted,
     feature_of,
-    fills,
     terms_question,
 )
 from app.registry.drafting.matching import Source, listed, match, match_width
@@ -38,12 +36,10 @@ from app.registry.drafting.outcome import (
     FAVOURABLE,
     Labels,
     Outcome,
-    chance,
     class_question,
     labels_of,
     outcome_question,
     refuse_contradiction,
-    side_question,
 )
 from app.registry.drafting.own_names import own_names
 from app.registry.drafting.questions import ANSWERS, Question, Questions, Undecided
@@ -54,7 +50,6 @@ from app.registry.drafting.tables import derive
 from app.registry.drafting.writing import manifest_text, whole, write_reference
 from app.registry.lender_scores import SCORE, parse_scores, read_scores
 from app.registry.manifest import ID, MANIFEST
-from app.registry.parsed_manifest import ParsedManifest
 from app.registry.trust import Trust
 
 REFERENCE = "reference.csv"
@@ -62,39 +57,20 @@ REFERENCE = "reference.csv"
 NO_MODEL = ModelFacts(format=Format.SKLEARN, file="", content=b"", input=Input.RAW)
 """What is known of a model that is not given."""
 
-THRESHOLD = "threshold"
 POINTS = Question(
     key=THRESHOLD, sentence="What is the smallest number of points with which people get a yes?", flag="--threshold",
     why=("where fewer points are better, the largest; such as 620",),
 )  # fmt: skip
-CUT_OFF = Question(
-    key=THRESHOLD, sentence="What is the smallest output with which people get a yes?", flag="--threshold",
-    required=False, keep="0.5, or that of the model's file",
-)  # fmt: skip
-BETTER = Question(
-    key="better", sentence="Are more points better for the applicant, or fewer?", allowed=("higher", "lower"),
-    why=("no column has outcomes that would show it; --label names one",),
-)  # fmt: skip
-
 DECIMAL = Question(
     key="decimal", sentence="Have the numbers of the records a decimal point or a decimal comma?",
     allowed=("point", "comma"),
 )  # fmt: skip
-
-FILLED = "filled"
-"""Key of the question about a model that takes no missing numbers."""
-
-FILLINGS = ("median", "mean", "0")
-"""What may stand for missing numbers, as `features.fills` has it."""
 
 DATE = re.compile(
     r"\d{4}[-/.]\d{1,2}([-/.]\d{1,2}|$)|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}|[A-Za-z]{3,9}[- ]\d{2,4}$|"
     r"\d{1,2}[- ][A-Za-z]{3,9}[- ,]+\d{2,4}$"
 )
 """How dates are written, such as 2015-12-01, 1/12/2015 or Dec-2015."""
-
-USUAL_PDO = 20.0
-"""Points that double the odds, as scorecards have them."""
 
 PERCENT = "percent"
 """Key of the questions about percentages."""
@@ -169,8 +145,6 @@ class _Drafting:
     trust: Trust
     questions: Questions
     notes: list[str] = field(default_factory=list)
-    own_threshold: bool = False
-    """Whether the threshold is the model's own."""
 
     def run(self) -> Drafted:
         """All steps; files are written once everything is known."""
@@ -409,7 +383,7 @@ class _Drafting:
     def _write_reference(self, known: Known) -> str | None:
         """Write the records; returns the column of true outcomes, if there is one."""
         table: dict[str, Sequence[str]] = {
-            feature.name: _cells(feature, known.columns[feature.name].texts) for feature in known.features
+            feature.name: cells(feature, known.columns[feature.name].texts) for feature in known.features
         }
         label, outcome, scores = None, known.outcome, known.scores
         if outcome is not None:
@@ -443,8 +417,9 @@ class _Drafting:
             comments["artifact"] = "the model: draft again with --model"
             chosen = Choice(manifest=head | {"threshold": known.threshold or 0.5})
         else:
-            chosen = self._chosen(head, known)
-        if self.own_threshold:
+            head["reference"] = REFERENCE
+            chosen = choose(head, known, self.directory, self.trust, self.questions, self.notes)
+        if chosen.own_threshold:
             comments.pop("threshold", None)
         if chosen.sentence:
             self.notes.append(f"{_tried(chosen)}: {chosen.sentence}.")
@@ -476,103 +451,6 @@ class _Drafting:
             "input": facts.input.value,
             "output": facts.output.value,
         }
-
-    def _chosen(self, head: dict[str, Any], known: Known) -> Choice:
-        """The manifest that fits the evidence best."""
-        possible = candidates(head | {"reference": REFERENCE}, known)
-        parsed = ParsedManifest.of(possible[0])
-        if parsed.features is None:
-            return Choice(manifest=possible[0])
-        own = [feature for feature in parsed.features if feature.derived is None]
-        rows_raw = _rows(own, known)
-        if rows_raw is None:
-            return Choice(manifest=possible[0])
-        favourable = None if known.outcome is None else known.outcome.favourable
-        evidence = Evidence(scores=known.scores, favourable=favourable)
-        if known.scores is None:
-            possible = self._filled(possible, known, rows_raw, own)
-        chosen = choose(self._coded(possible), self.directory, rows_raw, own, evidence, self.trust)
-        for key in (FAVOURABLE, BETTER.key):
-            sides = list(dict.fromkeys(str(one.get(key)) for one in possible))
-            if len(sides) > 1 and chosen.area is not None and chosen.area <= chance(favourable):
-                answer = self.questions.ask(side_question(key, sides, chosen.area))
-                possible = [one for one in possible if answer in (None, str(one.get(key)))]
-                chosen = choose(possible, self.directory, rows_raw, own, evidence, self.trust)
-        return self._cut_off(chosen, known, rows_raw, own)
-
-    def _filled(
-        self, possible: list[dict[str, Any]], known: Known, rows_raw: np.ndarray, own: Sequence[Feature]
-    ) -> list[dict[str, Any]]:
-        """Those of the candidates that treat missing numbers as a model that takes none was trained, as is asked."""
-        ways: dict[str, list[dict[str, Any]]] = {}
-        for one in possible:
-            stated = [(each.get("missing"), each.get("fill")) for each in one["features"]]
-            ways.setdefault(repr(stated), []).append(one)
-        plain, *filled = ways.values()
-        if not filled:
-            return possible
-        for one in plain:
-            found = outputs_by(one, self.directory, rows_raw, own, self.trust)
-            if found is not None and not np.isnan(found).any():
-                return plain  # the model takes missing numbers itself
-        asked = [feature for feature in known.features if feature.keys.get("missing") in ("nan", "indicator")]
-        named = {
-            name: next(one for one in filled if _fills_with(one[0], way))
-            for name, way in zip(FILLINGS, fills(asked, known.columns), strict=True)
-        }
-        missing = [feature.name for feature in asked if feature.keys["missing"] == "nan"]
-        answer = self.questions.ask(Question(
-            key=FILLED, allowed=tuple(named), sentence="What does the model take in place of missing numbers?",
-            why=(f"it takes no missing ones, and the records have such in {listed(missing)}",),
-        ))  # fmt: skip
-        self.questions.settle()
-        return named[str(answer)]
-
-    def _cut_off(self, chosen: Choice, known: Known, rows_raw: np.ndarray, own: Sequence[Feature]) -> Choice:
-        """The same choice with the model's own threshold; asks for it where its decisions show another one."""
-        if known.facts.remote:
-            return chosen
-        if chosen.manifest["output"] == Output.POINTS.value:
-            return replace(chosen, manifest=self._with_odds(chosen.manifest, rows_raw, own))
-        found = own_cut_off(
-            chosen.manifest, known.facts, lambda one: outputs_by(one, self.directory, rows_raw, own, self.trust)
-        )
-        stated = known.threshold
-        differs = f"The model itself decides {found.differ:,} of {len(rows_raw):,} records in another way"
-        if stated is not None:
-            if found.differ:
-                self.notes.append(f"{differs} than the threshold {stated:g} does, which you say.")
-            return chosen
-        if not found.differ:
-            if found.manifest is not chosen.manifest:
-                self.notes.append(f"The threshold {found.manifest['threshold']:.6g} is the model's own, from its file.")
-                self.own_threshold = True
-            return replace(chosen, manifest=found.manifest)
-        shown = (
-            "several classes, of which the likeliest wins" if found.between is None
-            else f"its own threshold lies above {found.between[0]:.6g}, and is at most {found.between[1]:.6g}"
-        )  # fmt: skip
-        why = (f"{differs} than a threshold of {chosen.manifest['threshold']:g} does: {shown}",)
-        self.questions.ask(replace(CUT_OFF, required=True, why=why))
-        return chosen
-
-    def _with_odds(self, manifest: dict[str, Any], rows_raw: np.ndarray, own: Sequence[Feature]) -> dict[str, Any]:
-        """The manifest with as many points that double the odds as suit its numbers, where 20 are far too few."""
-        found = outputs_by(manifest, self.directory, rows_raw, own, self.trust)
-        if found is None or np.abs(found - manifest["threshold"]).max() * math.log(2.0) / USUAL_PDO <= LOGIT_LIMIT / 2:
-            return manifest
-        return {**manifest, "odds": {"pdo": float(f"{np.std(found) / 2.0:.1g}")}}
-
-    def _coded(self, possible: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Those of the candidates that take codes of levels as the lender says; scores may show it."""
-        ways = sorted({one["artifact"]["codes"] for one in possible if "codes" in one["artifact"]})
-        if len(ways) < 2 or self.wish.scores is not None:
-            return possible
-        answer = self.questions.ask(Question(
-            key="codes", allowed=tuple(ways), sentence="Levels are written as numbers: does the model take these "
-            "numbers, or their positions among the levels, from 0?", why=("its trees would split alike by both",),
-        ))  # fmt: skip
-        return [one for one in possible if one["artifact"]["codes"] == answer] or possible
 
     def _unsure(self, facts: ModelFacts, chosen: Choice) -> dict[str, str]:
         """Comments where evidence is weak."""
@@ -612,33 +490,6 @@ def _refuse_existing(path: Path) -> None:
 
 def _plain_id(text: str) -> str:
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:64] or "model"
-
-
-def _cells(feature: FeatureDraft, texts: Sequence[str]) -> Sequence[str]:
-    """The cells of the reference: true and false for a number that is a flag."""
-    if feature.keys["type"] == "binary" and "categories" not in feature.keys:
-        return [text and ("true" if is_one(text) else "false") for text in texts]
-    return texts
-
-
-def _rows(own: Sequence[Feature], known: Known) -> np.ndarray | None:
-    """The raw rows of the records, as they are read from the reference; None where a level cannot be."""
-    found = np.empty((len(next(iter(known.columns.values())).texts), len(own)))
-    drafted = {feature.name: feature for feature in known.features}
-    for j, feature in enumerate(own):
-        column = known.columns[feature.name]
-        if feature.is_number and column.numbers is not None:
-            found[:, j] = np.where(np.isnan(column.numbers), MISSING, column.numbers)
-        else:
-            found[:, j], faults = parse_column(feature, _cells(drafted[feature.name], column.texts))
-            if faults:
-                return None
-    return found
-
-
-def _fills_with(manifest: Mapping[str, Any], way: Mapping[str, float]) -> bool:
-    """Whether a manifest has these numbers in place of missing ones, where it has some."""
-    return all(way.get(each["name"], each["fill"]) == each["fill"] for each in manifest["features"] if "fill" in each)
 
 
 def _tried(chosen: Choice) -> str:

@@ -27,14 +27,6 @@ TIE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """What candidates are held against; each is of the reference records, or None."""
-
-    scores: Float[np.ndarray, "n"] | None
-    favourable: Bool[np.ndarray, "n"] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """The best candidate, and how it was chosen."""
 
@@ -45,46 +37,64 @@ class Choice:
     """Whether the lender's scores confirm it."""
     area: float | None = None
     """Area under the curve of true outcomes that decided; None where they did not decide."""
+    own_threshold: bool = False
+    """Whether the threshold is the model's own."""
 
 
-def choose(
-    candidates: Sequence[dict[str, Any]],
-    directory: Path,
-    rows_raw: Float[np.ndarray, "n p"],
-    read_as: Sequence[Feature],
-    evidence: Evidence,
-    trust: Trust,
-) -> Choice:
-    """The candidate manifest whose model agrees most with the evidence; the first where there is none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What candidates are tried with: the files, the records, and what the lender knows of these."""
 
-    Candidates that the model cannot be asked with are left out, unless that is all of them.
+    directory: Path
+    trust: Trust
+    rows_raw: Float[np.ndarray, "n p"]
+    read_as: Sequence[Feature]
+    """The features, without derived ones, as which the rows were read."""
+    scores: Float[np.ndarray, "n"] | None
+    favourable: Bool[np.ndarray, "n"] | None
 
-    Parameters
-    ----------
-    read_as : the features, without derived ones, as which the rows were read
-    """
-    some = np.linspace(0, len(rows_raw) - 1, min(SAMPLE, len(rows_raw))).astype(np.intp)
-    if len(candidates) == 1 and evidence.scores is None:
-        return Choice(manifest=candidates[0])
-    asked = (_ask(candidate, directory, rows_raw, read_as, some, trust) for candidate in candidates)
-    tried = [one for one in asked if one is not None]
-    if not tried:
-        return Choice(manifest=candidates[0])
-    favourable = None if evidence.favourable is None else evidence.favourable[some]
-    if evidence.scores is not None:
-        return _by_scores(tried, evidence.scores[some], favourable)
-    if len(tried) == 1 or favourable is None:
-        sure = len(candidates) == 1
-        return Choice(manifest=tried[0].manifest, sentence="" if sure else "not checked", sure=sure)
-    return _by_outcomes(tried, favourable)
+    def choose(self, candidates: Sequence[dict[str, Any]]) -> Choice:
+        """The candidate manifest whose model agrees most with scores or outcomes; the first where there are none.
 
+        Candidates that the model cannot be asked with are left out, unless that is all of them.
+        """
+        if len(candidates) == 1 and self.scores is None:
+            return Choice(manifest=candidates[0])
+        some = np.linspace(0, len(self.rows_raw) - 1, min(SAMPLE, len(self.rows_raw))).astype(np.intp)
+        asked = (self._ask(candidate, self.rows_raw[some]) for candidate in candidates)
+        tried = [one for one in asked if one is not None]
+        if not tried:
+            return Choice(manifest=candidates[0])
+        favourable = None if self.favourable is None else self.favourable[some]
+        if self.scores is not None:
+            return _by_scores(tried, self.scores[some], favourable)
+        if len(tried) == 1 or favourable is None:
+            sure = len(candidates) == 1
+            return Choice(manifest=tried[0].manifest, sentence="" if sure else "not checked", sure=sure)
+        return _by_outcomes(tried, favourable)
 
-def outputs_by(
-    candidate: dict[str, Any], directory: Path, rows_raw: np.ndarray, read_as: Sequence[Feature], trust: Trust
-) -> Float[np.ndarray, "n"] | None:
-    """What the model of a manifest gives for all records, in its own unit; None where it does not answer."""
-    asked = _ask(candidate, directory, rows_raw, read_as, np.arange(len(rows_raw)), trust)
-    return None if asked is None else asked.outputs
+    def outputs(
+        self, candidate: dict[str, Any], rows_raw: Float[np.ndarray, "m p"] | None = None
+    ) -> Float[np.ndarray, "m"] | None:
+        """What the model of a manifest gives, in its own unit, for all records or other rows; None for no answer."""
+        asked = self._ask(candidate, self.rows_raw if rows_raw is None else rows_raw)
+        return None if asked is None else asked.outputs
+
+    def _ask(self, candidate: dict[str, Any], rows_raw: Float[np.ndarray, "m p"]) -> "_Tried | None":
+        """Outputs for some rows; None where the model does not answer."""
+        manifest = ParsedManifest.of(candidate).manifest
+        if manifest is None:
+            return None
+        columns = fit_columns(manifest, _recoded(self.rows_raw, self.read_as, manifest.features))
+        try:
+            with noted_warnings():
+                black_box = load_black_box(manifest, self.directory, columns, self.trust)
+                scores = black_box.score_raw(_recoded(rows_raw, self.read_as, manifest.features))
+        except (ModelRefused, ModelUnusable, ModelUnavailable, ModelOutputInvalid):
+            return None
+        if np.isnan(scores).any():
+            return None
+        return _Tried(manifest=candidate, outputs=outputs_of(black_box, scores), scores=scores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,31 +119,6 @@ def _recoded(rows_raw: np.ndarray, read_as: Sequence[Feature], features: Sequenc
             known = rows_raw[:, j] >= 0.0
             found[known, j] = order[rows_raw[known, j].astype(np.intp)]
     return found
-
-
-def _ask(
-    candidate: dict[str, Any],
-    directory: Path,
-    rows_raw: np.ndarray,
-    read_as: Sequence[Feature],
-    some: np.ndarray,
-    trust: Trust,
-) -> _Tried | None:
-    """Outputs for some records; None where the model does not answer."""
-    manifest = ParsedManifest.of(candidate).manifest
-    if manifest is None:
-        return None
-    rows_raw = _recoded(rows_raw, read_as, manifest.features)
-    columns = fit_columns(manifest, rows_raw)
-    try:
-        with noted_warnings():
-            black_box = load_black_box(manifest, directory, columns, trust)
-            scores = black_box.score_raw(rows_raw[some])
-    except (ModelRefused, ModelUnusable, ModelUnavailable, ModelOutputInvalid):
-        return None
-    if np.isnan(scores).any():
-        return None
-    return _Tried(manifest=candidate, outputs=outputs_of(black_box, scores), scores=scores)
 
 
 def _by_scores(tried: Sequence[_Tried], given: np.ndarray, favourable: np.ndarray | None) -> Choice:

@@ -1,17 +1,22 @@
 """What a column of records is taken for."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from app.recourse.models.black_box import Input
 from app.registry.artifact import Format
 from app.registry.drafting.columns import describe
+from app.registry.drafting.draft import Wish, draft
 from app.registry.drafting.facts import ModelFacts
 from app.registry.drafting.features import advise, feature_of
 from app.registry.drafting.hints import hint_of, proposed, scale_of
 from app.registry.drafting.matching import Source, match
+from app.registry.trust import Trust
+from tests.optional import library
 
 
 def column(*texts: str) -> list[str]:
@@ -288,3 +293,31 @@ def test_codes_that_are_plain_numbers_have_no_order() -> None:
 def test_levels_that_nobody_is_advised_to_have_are_not_proposed(level: str) -> None:
     assert not proposed(level)
     assert all(map(proposed, ("Private", "paid monthly", "retirement home", "self-employed", "no other loans", "none")))
+
+
+@pytest.mark.parametrize("kind", ["trees", "card"])
+def test_decimals_are_as_fine_as_the_model_cuts(tmp_path: Path, kind: str) -> None:
+    """A share with some values in the thousands: its spread says whole numbers, and the model cuts at 0.35."""
+    rng = np.random.default_rng(0)
+    share = np.where(rng.random(900) < 0.02, rng.uniform(2_000, 50_000, 900), rng.uniform(0.0, 1.0, 900))
+    texts = [f"{value:.7f}" for value in share]
+    good = share < 0.35
+    rows = ["utilisation,good", *(f"{text},{int(one)}" for text, one in zip(texts, good, strict=True))]
+    (tmp_path / "d.csv").write_text("\n".join(rows))
+    if kind == "trees":
+        lightgbm = library("lightgbm")
+        data = lightgbm.Dataset(np.array(texts, float)[:, None], good.astype(int), feature_name=["utilisation"])
+        lightgbm.train({"objective": "binary", "verbose": -1}, data, 5).save_model(tmp_path / "model.txt")
+        wish = Wish(data=tmp_path / "d.csv", model=tmp_path / "model.txt", label="good", favourable="1")
+    else:
+        (tmp_path / "c.csv").write_text(
+            "feature,from,to,category,points\n,,,,500\nutilisation,,0.35,,60\nutilisation,0.35,,,0\n"
+        )
+        wish = Wish(data=tmp_path / "d.csv", model=tmp_path / "c.csv", label="good", favourable="1", threshold=530.0)
+    assert describe("utilisation", texts).decimals == 0
+    draft(wish, tmp_path / "loan", Trust())
+    (feature,) = yaml.safe_load((tmp_path / "loan/model.yaml").read_text())["features"]
+    decimals = feature["decimals"]
+    other = [float(((np.round(share, digits) < 0.35) != good).mean()) for digits in range(decimals + 1)]
+    assert other[-1] <= 0.005
+    assert min(other[:-1]) > 0.005
