@@ -252,6 +252,25 @@ def test_the_page_of_a_case_says_all_of_it(client: httpx.Client, case: str) -> N
     assert "not as they were written" not in said
 
 
+def test_the_page_of_a_case_has_the_steps_in_the_order_of_the_letter(demo: Any) -> None:
+    young = {
+        "age": 19, "monthly_income": 1899, "monthly_debt": 519, "card_utilisation": 3.1, "late_payments": 2,
+        "amount": 14100, "term": 36, "employment": "1 to 3 years", "savings": "1,000 to 5,000 EUR",
+        "housing": "with family", "purpose": "car", "guarantor": False,
+    }  # fmt: skip
+    with httpx.Client(base_url=demo.url, timeout=60) as client:
+        body = {"model": "consumer-loan", "applicant": young, "count": 3, "robustness": {"future_validity": 0.9}}
+        answer = client.post("/recourse", json=body).json()
+        said = unescape(client.get(f"/recourse/{answer['id']}/case?format=html").text)
+    ordered = [[step["feature"] for step in way["steps"]] for way in answer["counterfactuals"]]
+    assert ordered != [[one["feature"] for one in way["changes"]] for way in answer["counterfactuals"]]
+    ways = said.partition("Ways to a yes")[2].split("<h3>")[1:]
+    for way, names, part in zip(answer["counterfactuals"], ordered, ways, strict=True):
+        texts = {one["feature"]: one["text"] for one in way["changes"]}
+        places = [part.index(texts[name]) for name in names]
+        assert places == sorted(places)
+
+
 def test_cases_without_a_way_have_a_file_too(client: httpx.Client) -> None:
     fixed = {"immutable": ["income", "amount", "age"]}
     rich = {**APPLICANT, "income": 19_000.0}
