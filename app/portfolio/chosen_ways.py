@@ -78,6 +78,8 @@ class Chosen:
     """How many as many of the candidates can reach at most."""
     choosers: frozenset[bytes]
     """Raw rows of those who chose."""
+    people: int
+    """How many did: some can have equal rows."""
     least: float
     """Share of the search set of future models that must accept a record as well."""
     calls: int
@@ -138,6 +140,7 @@ def _chosen(ref: ModelRef, payload: Json) -> Chosen | None:
         reached=tuple(reached),
         at_most=tuple(at_most),
         choosers=frozenset(row_raw.tobytes() for row_raw in rows_raw.values()),
+        people=len(people),
         least=least,
         calls=sum(one.calls for one in people) + meter.calls,
         rows=sum(one.rows for one in people) + meter.rows,
@@ -147,7 +150,7 @@ def _chosen(ref: ModelRef, payload: Json) -> Chosen | None:
 def common_ways(chosen: Chosen, features: Sequence[Feature], lines: Sequence[Json]) -> tuple[CommonWay, ...]:
     """The ways with whom they reach, from the lines of refused people."""
     given = [line["ways"] for line in lines if line["ways"] is not None]
-    result, before, choosers = list[CommonWay](), 0, len(chosen.choosers)
+    result, before = list[CommonWay](), 0
     for k, rule in enumerate(chosen.rules.rules if given else ()):
         cheapest = [
             min((one for one in ways[: k + 1] if one is not None), key=lambda one: one["cost"], default=None)
@@ -169,7 +172,7 @@ def common_ways(chosen: Chosen, features: Sequence[Feature], lines: Sequence[Jso
                 cost=_mean([one["cost"] for one in met]),
                 future_validity=_mean(kept_by),
                 optimal=chosen.reached[k] == chosen.at_most[k],
-                at_most=chosen.at_most[k] / choosers,
+                at_most=chosen.at_most[k] / chosen.people,
             )
         )
         before = len(met)

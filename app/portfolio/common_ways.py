@@ -61,6 +61,8 @@ class Move:
         if self.kind == "by":
             way = ("more" if self.value > 0.0 else "less") if feature.is_number else _raised(self.value)
             amount = number_text(feature, abs(self.value)) if feature.is_number else f"{abs(self.value):g}"
+            if feature.unit == "%":
+                amount = f"{amount.removesuffix('%')} percentage points"
             return f"{title_text(feature)}: {amount} {way}"
         value = self.value
         end = number_text(feature, value) if feature.is_number else level_text(feature, feature.value(value))

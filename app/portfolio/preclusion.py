@@ -45,6 +45,9 @@ COMPARED = 200
 LIMIT_S = 1.0
 """Time for a program; then it is open."""
 
+PATIENT_S = 10.0
+"""The same where many people are asked about: much more than it takes, so that a busy machine changes no figure."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preclusion:
@@ -61,12 +64,15 @@ class Preclusion:
 
 
 def preclusion(
-    black_box: BlackBox, reference: Reference, actions: ActionSet, *, seed: int = 0, deadline: float = math.inf
-) -> Preclusion:
+    black_box: BlackBox, reference: Reference, actions: ActionSet, *, seed: int = 0, deadline: float = math.inf,
+    limit_s: float | None = None,
+) -> Preclusion:  # fmt: skip
     """A proof that the black box refuses every legal record, a record that it accepts, or a bound.
 
-    Remote models are not asked: nothing is known of them. `deadline` is a `time.monotonic()`.
+    Remote models are not asked: nothing is known of them. `deadline` is a `time.monotonic()`; a program ends after
+    `limit_s`, or `LIMIT_S`.
     """
+    within_s = LIMIT_S if limit_s is None else limit_s
     if black_box.remote is not None:
         return Preclusion()
     rows_raw = every_row(actions, MOST_ROWS) if _is_closed(actions) else None
@@ -76,9 +82,9 @@ def preclusion(
         return Preclusion(proof=proof, row_raw=found, asked=asked)
     if _is_closed(actions):
         known = (
-            _by_program(black_box, reference, actions, deadline)
+            _by_program(black_box, reference, actions, deadline, within_s)
             or _by_leaves(black_box, reference, actions)
-            or _by_trees(black_box, reference, actions, deadline)
+            or _by_trees(black_box, reference, actions, deadline, within_s)
         )
         if known is not None:
             return known
@@ -133,7 +139,9 @@ def _gap(own: Float[np.ndarray, "n"], scores: Float[np.ndarray, "n"]) -> float:
     return float(np.abs(own - scores)[near].max())
 
 
-def _by_program(black_box: BlackBox, reference: Reference, actions: ActionSet, deadline: float) -> Preclusion | None:
+def _by_program(
+    black_box: BlackBox, reference: Reference, actions: ActionSet, deadline: float, within_s: float
+) -> Preclusion | None:
     """For a model that a program can state: whether its score reaches the threshold. None where it says nothing."""
     if not black_box.knows_weights and black_box.network is None:
         return None
@@ -144,7 +152,7 @@ def _by_program(black_box: BlackBox, reference: Reference, actions: ActionSet, d
     if stated is None:
         return None
     cheapest, margin = stated
-    until = min(deadline, time.monotonic() + LIMIT_S)
+    until = min(deadline, time.monotonic() + within_s)
     try:
         if cheapest(-margin, until) is None:
             return Preclusion(proof="optimised")
@@ -221,7 +229,9 @@ def _by_leaves(black_box: BlackBox, reference: Reference, actions: ActionSet) ->
     return None if (meets & boxes.favourable).any() else Preclusion(proof="optimised")
 
 
-def _by_trees(black_box: BlackBox, reference: Reference, actions: ActionSet, deadline: float) -> Preclusion | None:
+def _by_trees(
+    black_box: BlackBox, reference: Reference, actions: ActionSet, deadline: float, within_s: float
+) -> Preclusion | None:
     """For an ensemble of trees: whether any record within reach has enough. None where that says nothing."""
     forest = black_box.forest
     known = None if forest is None else reference.once_compared(forest, 0.0, lambda: _scale(forest, reference))
@@ -229,7 +239,7 @@ def _by_trees(black_box: BlackBox, reference: Reference, actions: ActionSet, dea
         return None
     slope, offset, gap = known
     search = ForestBranching(forest, actions, math.copysign(1.0, slope))
-    until = min(deadline, time.monotonic() + LIMIT_S)
+    until = min(deadline, time.monotonic() + within_s)
     try:
         row_raw = search.accepted((-offset - 10.0 * gap) / abs(slope), deadline=until)
     except (DeadlineExceeded, SolverFailed):

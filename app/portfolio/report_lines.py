@@ -25,7 +25,7 @@ from app.portfolio.answered import (
 )
 from app.portfolio.chosen_ways import chosen_ways
 from app.portfolio.common_ways import Reached
-from app.portfolio.preclusion import preclusion
+from app.portfolio.preclusion import PATIENT_S, preclusion
 from app.portfolio.relaxations import InTheWay, in_the_way
 from app.questions.answers import Json
 from app.questions.question import Question
@@ -194,7 +194,7 @@ def _reachable(
     problem: RecourseProblem, common: Question, deadline_s: float, spent: _Spent, actions: ActionSet
 ) -> bool:  # fmt: skip
     """Whether the model accepts a record of an action set: by the proof, and where that says nothing by the search."""
-    known = preclusion(problem.black_box, problem.reference, actions)
+    known = preclusion(problem.black_box, problem.reference, actions, limit_s=PATIENT_S)
     spent.add(0, known.asked)
     if known.row_raw is not None or known.proof is not None:
         return known.row_raw is not None

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.portfolio.common_ways import Move, best_cover, rule_text
+from app.portfolio.chosen_ways import Chosen, common_ways
+from app.portfolio.common_ways import Move, Rules, best_cover, rule_text
 from app.recourse.features import Feature, FeatureType
+from app.registry.registry import Registry
 from tests.portfolio.test_report import Figures, accepted, reported
 from tests.registry.loan import loan_records
 
@@ -37,6 +39,8 @@ def test_the_cover_is_the_best_of_all_sets() -> None:
 
 def test_rules_are_words() -> None:
     income = Feature(name="income", label="Income", unit="EUR", type=FeatureType.CONTINUOUS, decimals=0)
+    used = Feature(name="used", unit="%", type=FeatureType.CONTINUOUS, decimals=0)
+    assert rule_text((Move(0, "by", -20.0, up=False),), (used,)) == "Used: 20 percentage points less"
     savings = Feature(name="savings", type=FeatureType.ORDINAL, categories=("none", "some", "much"))
     owned = Feature(name="home", type=FeatureType.CATEGORICAL, categories=("rented", "owned"))
     surety = Feature(name="surety", type=FeatureType.BINARY)
@@ -115,6 +119,18 @@ def test_who_chose_is_not_measured(loans: Path) -> None:
     measured = [line for line in refused if line["ways"] is not None]
     assert len(measured) == len(refused) - len(refused) // 2
     assert {way["people"] for way in result["common_ways"]} == {len(measured)}
+
+
+def test_people_with_equal_records_each_count(loans: Path) -> None:
+    """The share that any ways can reach is of people, so it is a share also where some of them are alike."""
+    lines = [{"ways": [{"cost": 1.0, "future_validity": None}]}]
+    rules = Rules([(Move(1, "to", 1.0, up=True),)])
+    chosen = Chosen(
+        rules=rules, reached=(3,), at_most=(3,), choosers=frozenset({b"a", b"b"}), people=3, least=0.0, calls=0, rows=0
+    )
+    features = Registry(loans).find("loan@1").space.schema
+    (way,) = common_ways(chosen, features, lines)
+    assert (way.at_most, way.optimal) == (1.0, True)
 
 
 def test_too_few_refused_choose_nothing(loans: Path, monkeypatch: pytest.MonkeyPatch) -> None:

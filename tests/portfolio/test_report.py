@@ -178,6 +178,16 @@ def test_the_same_request_has_the_same_bytes_and_a_bad_row_is_counted(loans: Pat
     assert "too few" in result["warnings"][0]
 
 
+def test_a_busy_machine_changes_no_figure(loans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proofs of a report have much more time than those of an answer to one person, whose time is over here."""
+    monkeypatch.setattr("app.portfolio.preclusion.MOST_ROWS", 0)
+    few = loan_records(40, seed=5)
+    lines, _ = figures = reported(loans, few)
+    assert any((line["answer"] or {}).get("proof") == "optimised" for line in lines)
+    monkeypatch.setattr("app.portfolio.preclusion.LIMIT_S", -1.0)
+    assert reported(loans, few) == figures
+
+
 def test_all_that_the_model_is_asked_counts_against_a_budget(loans: Path) -> None:
     opened = Store(root=str(loans))
     black_box = tasks.load(ModelRef.of(opened, opened.open().find("loan@2", include_inactive=True))).black_box
