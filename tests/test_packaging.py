@@ -154,6 +154,14 @@ def test_prose_is_wrapped(document: str) -> None:
     assert [line for line in lines if len(line) > 120] == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_tables_are_whole(document: str) -> None:
+    """Each begins with its heading: a blank line inside ends it, and shows the other rows as text."""
+    text = re.sub(r"^```.*?^```$", "", (ROOT / document).read_text(), flags=re.MULTILINE | re.DOTALL)
+    tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert [table for table in tables if not re.match(r".*\n\|(?:\s*:?-+:?\s*\|)+\n", table)] == []
+
+
 # --- Makefile --------------------------------------------------------------------------------------------------------
 
 
