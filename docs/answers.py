@@ -65,10 +65,15 @@ def asked(client: "httpx.Client") -> dict[str, Any]:
 
 
 def renewed(example: Any, answer: Any) -> Any:
-    """An answer with what the example has of `OF_ONE_ANSWER`, and its numbers where another processor gives others."""
+    """An answer with what the example has of `OF_ONE_ANSWER`, and its numbers where another processor gives others.
+
+    Of the strengths of a stress the first one.
+    """
     if isinstance(example, dict) and isinstance(answer, dict):
         return {
-            name: example[name] if name in OF_ONE_ANSWER and name in example else renewed(example.get(name), value)
+            name: example[name]
+            if name in OF_ONE_ANSWER and name in example
+            else renewed(example.get(name), value[:1] if name == "curve" else value)
             for name, value in answer.items()
         }
     if isinstance(example, list) and isinstance(answer, list):

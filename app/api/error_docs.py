@@ -51,10 +51,9 @@ GATE = (
     errors.InvalidKey,
     errors.InsufficientScope,
     errors.TooManyRequests,
-    errors.Misdirected,
     errors.NotReady,
 )
-"""How a caller can be refused, before its request is read."""
+"""How a caller can be refused, before its request is read; `Misdirected` stands in the head of the description."""
 
 Responses = dict[int | str, dict[str, Any]]
 

@@ -80,19 +80,18 @@ RECOURSE_EXAMPLES: Any = {
 
 _ROWS: list[dict[str, Any]] = [
     {"reference": "application-1", "applicant": APPLICANT},
-    {"reference": "application-2", "applicant": {**APPLICANT, "amount": 12_000}},
-    {"reference": "application-3", "applicant": {**APPLICANT, "age": "unknown"}},
+    {"reference": "application-2", "applicant": {**APPLICANT, "age": "unknown"}},
 ]
 
 BATCH_EXAMPLES: Any = {
-    "three": {
-        "summary": "Three applicants; the line of the last one reports its fault",
+    "two": {
+        "summary": "Two applicants; the line of the last one reports its fault",
         "value": {"model": DEMO_MODEL, "seed": 7, "applicants": _ROWS},
     },
 }
 
 BATCH_LINES: Any = {
-    "three": {
+    "two": {
         "summary": "The same as NDJSON",
         "value": "".join(json.dumps(line) + "\n" for line in [{"model": DEMO_MODEL, "seed": 7}, *_ROWS]),
     },
@@ -102,7 +101,7 @@ _CELLS = [",".join([*APPLICANT, "reference"])]
 _CELLS += [",".join(f'"{value}"' for value in (*row["applicant"].values(), row["reference"])) for row in _ROWS]
 
 BATCH_TABLE: Any = {
-    "three": {
+    "two": {
         "summary": "The same as a table, with ?model=consumer-loan&seed=7",
         "value": "\r\n".join(_CELLS) + "\r\n",
     },

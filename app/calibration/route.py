@@ -46,8 +46,8 @@ async def calibration(
 ) -> JSONResponse:
     """Of the counterfactuals given with a `validity.future.probability` of 0.8 to 0.9, how many the next version keeps.
 
-    The next version is the one registered after the version that answered, active or not, with the same columns. Covers
-    the newest 5,000 stored answers, expired ones included; remote models are not asked. What follows for later answers
-    is their `validity.future.measured`, which the service keeps up to date by itself.
+    That is the version registered next, active or not, with the same columns. Covers the newest 5,000 stored answers,
+    expired ones included; remote models are not asked. `validity.future.measured` of later answers follows from it by
+    itself.
     """
     return JSONResponse(await service.calibrations.of(model_id))

@@ -115,7 +115,7 @@ async def create_review(
     """Wrong data corrected and the model asked again, a decision by a person with its reason, or both.
 
     Asked again is the same question about the corrected record, of the newest active version unless one is named. Its
-    answer is recourse of its own in the ledger, under the same reference, with ways and letters of its own.
+    answer is recourse of its own, under the same reference.
     """
     return Response(await service.cases.review(recourse_id, request.reviewing()), media_type=JSON)
 

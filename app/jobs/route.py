@@ -133,11 +133,11 @@ async def get_job_results(
         str | None, Query(description="`next_cursor` of the part before, where a result has one.", max_length=100)
     ] = None,
 ) -> Response:
-    """The body of the answer; of a failed job, the problem that it failed with.
+    """The body of the answer; of a failed job, its problem.
 
-    The result of a batch is complete or absent: one line for each applicant, streamed. The list of broken promises in
-    the result of an audit comes in parts; with `Accept: application/x-ndjson` it comes as a whole, one per line, after
-    a line with the rest. Of a comparison or report that is a line for each record.
+    Of a batch one line for each applicant, streamed, all or none. Broken promises of an audit come in parts, or as
+    `application/x-ndjson` as a whole, one a line, after a line with the rest; of a comparison or report that is a line
+    for each record.
     """
     paging.check(cursor, POSITION)
     job = await service.jobs.get(job_id)

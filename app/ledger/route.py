@@ -111,8 +111,8 @@ async def list_recourse(
 ) -> Response:
     """A page of the ledger; pages neither overlap nor skip anything while new recourse is recorded.
 
-    With `Accept: application/x-ndjson` a line for each recourse that is found, with `Accept: text/csv` a table; `limit`
-    is for pages only. Texts in the table that a spreadsheet would compute begin with an apostrophe.
+    As `application/x-ndjson` or `text/csv` all that is found, a line each; `limit` is for pages only. Texts that a
+    spreadsheet would compute begin with an apostrophe in the table.
     """
     paging.check(cursor, RECOURSE_ID)
     paging.require_model(version, model)
@@ -167,8 +167,8 @@ async def get_recourse(recourse_id: RecourseId, service: ServiceDep) -> Response
 async def erase_recourse(recourse_id: RecourseId, service: ServiceDep) -> Response:
     """Deletes record, reference, request and answer, also from the job that computed it. Idempotent.
 
-    The ledger keeps id, model and times, so that its chain can still be verified. For recourse with `store: false`,
-    deletes jobs, lines of batches and answers kept for an `Idempotency-Key`: 204, or 404 where there are none.
+    The ledger keeps id, model and times, so that its chain can be verified. For recourse with `store: false`, deletes
+    jobs, lines of batches and answers kept for an `Idempotency-Key`; 404 where there are none.
     """
     tombstone = await service.given.erase(recourse_id)
     return Response(status_code=204) if tombstone is None else JSONResponse(tombstone)

@@ -57,10 +57,9 @@ async def compare(
 ) -> Response:
     """Decisions, recourse gained and lost, costs, and answers of the baseline that the candidate refuses; a job.
 
-    `beyond_retraining` says whether it refuses more of them than a mere retraining of the baseline does. `GET
-    /jobs/{id}/results` returns the figures, and with `Accept: application/x-ndjson` a line for each record, without
-    values of features. Answers of a comparison are no promises: the ledger has only the digest of the figures. Records
-    count against the budget of the key.
+    `beyond_retraining`: whether it refuses more of them than a mere retraining of the baseline. `GET
+    /jobs/{id}/results` has the figures, as `application/x-ndjson` a line for each record, without values of features.
+    No promises: the ledger has a digest of the figures. Records count against the key's budget.
     """
     rows, most = request.rows(), service.settings.max_batch_rows
     if rows is not None and len(rows) > most:
@@ -94,8 +93,8 @@ async def report(
 ) -> Response:
     """Of everybody whom the model refuses: who has recourse, at what cost, who has none, and what stands in the way.
 
-    Also for whom it is harder, beyond chance and at equal score, where `groups` asks. A job, as a comparison is: `GET
-    /jobs/{id}/results` returns the figures, and with `Accept: application/x-ndjson` a line for each record.
+    Also for whom it is harder, beyond chance and at equal score, where `groups` asks. A job with results as those of a
+    comparison.
     """
     rows, most = request.rows(), service.settings.max_batch_rows
     if rows is not None and len(rows) > most:

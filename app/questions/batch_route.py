@@ -91,15 +91,15 @@ async def batch(
     seed: Annotated[int | None, Query(description=f"{OF_TABLES} `seed` of a JSON body.")] = None,
     store: Annotated[bool | None, Query(description=f"{OF_TABLES} `store` of a JSON body.")] = None,
 ) -> JSONResponse:
-    """Always a job: it survives the connection and restarts of the server, and can be cancelled.
+    """Always a job, which outlives the connection and restarts of the server.
 
-    As `application/x-ndjson` the first line is what the applicants have in common, each further line (at most 1 MB) one
-    applicant. `application/json` has at most 5 MB. `text/csv` has a column for each feature, and `reference` for names;
-    the query says what the applicants have in common.
+    `application/x-ndjson` has what the applicants have in common on its first line, then one applicant (at most 1 MB) a
+    line; `application/json` has at most 5 MB; `text/csv` has a column for each feature, and `reference`, and the query
+    says what they have in common.
 
-    `GET /jobs/{id}/results` returns a line for each applicant: the answer of `POST /recourse` with the seed `seed + i`,
-    apart from `id` and times, or a problem document. A bad row never fails the others; pointers of its faults begin at
-    the row. `deadline_ms` applies to each applicant.
+    `GET /jobs/{id}/results` has a line for each applicant: the answer of `POST /recourse` with the seed `seed + i`,
+    apart from `id` and times, or a problem document whose pointers begin at the row. A bad row never fails the others.
+    `deadline_ms` is for each applicant.
     """
     kind = media_type(request.headers)
     if kind not in (JSON, NDJSON, CSV):

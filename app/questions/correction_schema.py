@@ -41,12 +41,4 @@ CORRECT_EXAMPLES: Any = {
             "correction": {"kind": "mahalanobis", "count": 2, "max_shift": 0.4},
         },
     },
-    "requirement": {
-        "summary": "Move each record past the estimated mean model by a margin; the term is immutable",
-        "value": {
-            **VALIDITY_EXAMPLES["plan"]["value"],
-            "correction": {"kind": "requirement", "margin": 0.5},
-            "constraints": {"immutable": ["term"]},
-        },
-    },
 }

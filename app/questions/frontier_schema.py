@@ -70,10 +70,6 @@ class FrontierRequest(ApplicantQuestion):
 FrontierAnswer: Any = describe(frontier.FrontierAnswer)
 
 FRONTIER_EXAMPLES: Any = {
-    "usual": {
-        "summary": "Cost at some usual values of the method's first parameter for robustness",
-        "value": {"model": DEMO_MODEL, "applicant": APPLICANT},
-    },
     "retraining": {
         "summary": "Cost at several ambiguity radii",
         "value": {

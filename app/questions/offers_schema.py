@@ -33,9 +33,8 @@ class OffersRequest(AnyQuestion):
     never guessed: at least one term needs it, here or there."""
 
     future_validity: Annotated[float, Field(gt=0, le=1), NUMBER] | None = None
-    """Share of the model's future models that must accept each offer besides the model itself: the largest amount lies
-    at the edge of what is accepted today, and the next model may refuse it. The search asks one half of them, and
-    `future` reports the other half. Needs a model with future models; null asks for none."""
+    """Share of the model's future models that must accept each offer too: the largest amount lies at the edge of what
+    is accepted today. One half of them is asked in the search, `future` reports the other half. Null asks for none."""
 
     def terms(self) -> Terms:
         """The terms of the request, with the client's own name for the case."""
@@ -65,9 +64,5 @@ OFFERS_EXAMPLES: Any = {
             "constraints": {"bounds": {"amount": {"min": 4000}}},
             "better": {"term": "less"},
         },
-    },
-    "surer": {
-        "summary": "What at least 80 % of the future models accept too",
-        "value": {"model": DEMO_MODEL, "applicant": REGULAR, "future_validity": 0.8},
     },
 }

@@ -93,9 +93,9 @@ class RecourseAnswer(AnswerPart):
     """All counterfactuals together, where there are several or the method returns a plan; null where there is no
     certificate."""
     offer: Offer | None
-    """The best terms of the contract with which the model accepts the applicant as they are: nothing has to change but
-    what the lender sets. Null where it accepts none or the record itself, where the manifest names no terms or says of
-    none which way is better, of remote models, and with `must_include`."""
+    """The best terms of the contract with which the model accepts the applicant as they are. Null where it accepts none
+    or the record itself, where the manifest names no terms or says of none which way is better, of remote models, and
+    with `must_include`."""
     precluded: Precluded | None
     """Whether the model refuses every legal record, where nothing was found; null where nothing is known."""
     warnings: tuple[str, ...]

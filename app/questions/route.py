@@ -46,10 +46,10 @@ async def recourse(
     service: ServiceDep,
     prefer: PreferDep,
 ) -> Response:
-    """What the applicant could change; the model itself accepted every record in `counterfactuals` as shown.
+    """What the applicant could change; the model itself accepted every record in `counterfactuals`.
 
-    If nothing is found, that is an answer (`status: not_found`, with the reason), not an error. The same request with
-    the same seed and model version has the same answer, apart from `id`, times and timings.
+    Nothing found is an answer (`status: not_found`, with the reason), not an error. The same request with the same seed
+    and model version has the same answer, apart from `id` and times.
 
     With `Prefer: respond-async` or `Prefer: wait=N` it becomes a job, which outlives the connection and the server.
     """
@@ -77,8 +77,8 @@ async def frontier(
 ) -> Response:
     """The same question at several values of a parameter that trades cost for robustness.
 
-    The points share model calls, so a curve takes little more than its slowest point or two. A less robust point never
-    costs more than a more robust one: it may have the same record, and is then `dominated`.
+    The points share model calls. A less robust point never costs more than a more robust one: it may have the same
+    record, and is then `dominated`.
     """
     return await _answer(FRONTIER, request, service, prefer)
 
@@ -105,9 +105,8 @@ async def offers(
     """What the applicant is accepted for as they are, if the lender changes the terms of the contract alone.
 
     Terms are the features with `terms: true` in the manifest, which also limits what can be offered. The model itself
-    accepts every offer. If it accepts none, that is an answer (`status: not_found`), not an error.
-
-    Nothing is recorded: the ledger has the best offer of `POST /recourse`, in its answer.
+    accepts every offer; none is an answer (`status: not_found`). Nothing is recorded: the ledger has the best offer of
+    `POST /recourse`.
     """
     return await _answer(OFFERS, request, service, prefer)
 
@@ -163,9 +162,8 @@ async def correct(
 ) -> Response:
     """The plan with some records moved, so that the lower bound of its joint validity rises.
 
-    Moved records respect the constraints, and the model accepts them. A record moves only if that raises the joint
-    lower bound (for `requirement`: does not reduce it); each says whether it moved, and if not, why. If no legal record
-    meets the aim, that is an answer, not an error.
+    Moved records respect the constraints, and the model accepts them. A record moves only if that raises the bound (for
+    `requirement`: does not reduce it); each says whether it moved, and if not, why.
     """
     return await _answer(CORRECTION, request, service, prefer, request.counterfactuals)
 

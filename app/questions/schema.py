@@ -166,9 +166,9 @@ class SeveralWays(Strict):
     """How many alternatives."""
 
     count: Count | None = None
-    """Alternatives, up to this many, that differ in what is changed; the cheapest first. None changes all features that
-    an earlier one changes. With a method that returns a plan it is the number of its members, in the place of the
-    method's own `count`. One, or as many as the plan has, when absent."""
+    """Ways, up to this many, that differ in what is changed; the cheapest first. None changes all features that an
+    earlier one changes. Of a method that returns a plan, the number of its members. One, or as many as the plan has,
+    when absent."""
 
     def counted(self, question: Question, method: BaseModel) -> Question:
         """The question with this number of alternatives, or of members of a plan; `method` is as the request has it."""

@@ -70,8 +70,8 @@ async def reasons(
 ) -> Response:
     """The features that lowered the applicant's score most, compared with reference records of the model.
 
-    Reasons are not recourse: a feature that cannot be changed is a reason where it lowered the score, and what would
-    help need not be a reason. Protected features are never named; the answer says which share they have.
+    Reasons are not recourse: a feature that cannot be changed is a reason where it lowered the score. Protected
+    features are never named; the answer says which share they have.
 
     Always answered directly: `Prefer: respond-async` is refused.
     """

@@ -20,10 +20,9 @@ class CertificateParams(InputPart):
     ambiguity_radius: Annotated[float, Interval(ge=0, le=10)] = 0.01
     """How far mean and covariance of the retrained model's weights may be from their estimate (Gelbrich distance)."""
     moments: MomentsKind = "auto"
-    """Where mean and covariance come from. `future`: the model's future models; `surrogate`: uncertainty of the local
-    model of the decision, which says nothing about retraining; `registered`: the model retrained on random halves of
-    its reference records; `ensemble`: its other active versions; `isotropic`: one variance in every direction;
-    `auto`: `future` where the model has future models, else `surrogate`."""
+    """Where mean and covariance come from. `future`: future models; `surrogate`: uncertainty of the local model, which
+    says nothing about retraining; `registered`: retraining on random halves of the reference; `ensemble`: other active
+    versions; `isotropic`: one variance in every direction; `auto`: `future` where there are such, else `surrogate`."""
     isotropic_variance: Annotated[float, Interval(gt=0, le=100)] = 0.05
     """Variance of each weight, for `isotropic`."""
     noise_std: Annotated[float, Interval(ge=0, le=10)] | Mapping[str, Annotated[float, Interval(ge=0, le=10)]] = 0.1

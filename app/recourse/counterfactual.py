@@ -22,8 +22,7 @@ class NoiseCertificate(AnswerPart):
     """Of the noise, in standardised units; for all numeric features, or by feature."""
     closed_form: float | None
     """Probability that the noise makes the decision unfavourable, from the model's own score and gradient; in [0, 1].
-    Null where the model offers no gradient: a rate of the local surrogate would not be the model's, and
-    `certificate.noise_samples` of the request measures it on the model."""
+    Null where the model offers no gradient: `certificate.noise_samples` of the request measures it."""
     upper_bound: float | None
     """A bound on it that does not use the record's own score (proposition 4 of PROBE); null unless `exact`."""
     exact: bool
@@ -38,10 +37,9 @@ class NoiseCertificate(AnswerPart):
 class GelbrichCertificate(AnswerPart):
     """Worst-case and best-case probability that a linear model accepts the record.
 
-    Over every distribution of the weights whose mean and covariance lie in a Gelbrich ball around those estimated for
-    the local model. With `moments` `future`, over those of the record's score around mean and deviation of the models'
-    own scores of it, where these have one peak and are symmetric; never narrower than `future.interval`, which assumes
-    nothing.
+    Over every distribution of the weights whose mean and covariance lie in a Gelbrich ball around those of the local
+    model; with `moments` `future`, over those of the record's score around mean and deviation of the models' own
+    scores, where these have one peak and are symmetric, and never narrower than `future.interval`.
     """
 
     lower: float

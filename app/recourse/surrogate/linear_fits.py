@@ -44,9 +44,9 @@ class SurrogateParams(SamplerParams):
     """Choice of the linear model that approximates the black box."""
 
     surrogate: SurrogateKind = "mpm"
-    """Linear model of a black box that is not linear, of the boundary sample: minimax machine (`mpm`), least squares
+    """Linear model of the boundary sample of a black box that is not linear: minimax machine (`mpm`), least squares
     (`ridge`), widest margin (`svm`); or weighted least squares on points like the reference records (`lime`) or around
-    the applicant (`clime`), which need one more model call."""
+    the applicant (`clime`), one model call more."""
 
 
 def direction(
