@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.errors import ModelRefused
-from app.registry.artifact import ESTIMATORS
+from app.registry.adapters.linear_model import parse_file
+from app.registry.artifact import ESTIMATORS, Format
 from app.registry.drafting import (
     boosted_files,
     catboost_file,
-    linear_file,
     mlflow_directory,
     onnx_file,
     scorecard_file,
@@ -92,7 +92,7 @@ def _read(path: Path, content: bytes, trust: Trust) -> ModelFacts:
         return sklearn_file.read(path.name, content, trust)
     if suffix == ".json":
         # The weights of a linear model, boosted trees, or a scorecard of toad.
-        read = boosted_files.read_xgboost if b'"learner"' in content else linear_file.read
+        read = boosted_files.read_xgboost if b'"learner"' in content else _linear
         return (scorecard_file.read_json if scorecard_file.is_json(content) else read)(path.name, content)
     if suffix in SUFFIXES:
         return SUFFIXES[suffix](path.name, content)
@@ -109,6 +109,15 @@ def _read(path: Path, content: bytes, trust: Trust) -> ModelFacts:
         return boosted_files.read_lightgbm(path.name, content)
     known = ", ".join([*ESTIMATORS, ".json", *SUFFIXES])
     raise ModelRefused(f"{path} is of no known format; the names of models end in {known}")
+
+
+def _linear(name: str, content: bytes) -> ModelFacts:
+    """The facts of a JSON with weights."""
+    file = parse_file(content)
+    return ModelFacts(
+        format=Format.LINEAR, file=name, content=content, names=tuple(file.weights), width=len(file.weights),
+        encodings=("none",) if file.space == "raw" else ("standard", "minmax", "none"),
+    )  # fmt: skip
 
 
 def _bytes(path: Path) -> bytes:

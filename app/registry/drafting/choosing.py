@@ -165,22 +165,20 @@ class _Choosing:
         tried = [(one, digits) for one in coarse for digits in range(one["decimals"], FINEST)]
         if not tried or "threshold" not in manifest:
             return chosen
-        some = np.linspace(0, len(self.trial.rows_raw) - 1, min(ROUNDED, len(self.trial.rows_raw))).astype(np.intp)
-        rows = np.repeat(self.trial.rows_raw[some][None], 1 + len(tried), axis=0)
-        for k, (one, digits) in enumerate(tried, start=1):
-            j = names.index(one["name"])
-            states = [MISSING, *one.get("special", ())]
-            rows[k, :, j] = np.where(np.isin(rows[k, :, j], states), rows[k, :, j], np.round(rows[k, :, j], digits))
+        few = self.trial.rows_raw[:: 1 + len(self.trial.rows_raw) // ROUNDED]
+        rows = np.repeat(few[None], 1 + len(tried), axis=0)
+        for row, (one, digits) in zip(rows[1:], tried, strict=True):
+            column = row[:, names.index(one["name"])]
+            quantity = ~np.isin(column, [MISSING, *one.get("special", ())])
+            column[quantity] = np.round(column[quantity], digits)
         outputs = self.trial.outputs(manifest, rows.reshape(-1, len(names)))
         if outputs is None:
             return chosen
-        decisions = (outputs >= manifest["threshold"]).reshape(1 + len(tried), -1)
-        other = (decisions[1:] != decisions[0]).mean(axis=1)
-        needed = {
-            one["name"]: next((digits for (each, digits), share in zip(tried, other, strict=True)
-                               if each is one and share <= ALIKE), FINEST)
-            for one in coarse
-        }  # fmt: skip
+        decisions = (outputs >= manifest["threshold"]).reshape(len(rows), -1)
+        needed = {one["name"]: FINEST for one in coarse}
+        for (one, digits), decided in reversed(list(zip(tried, decisions[1:], strict=True))):
+            if (decided != decisions[0]).mean() <= ALIKE:
+                needed[one["name"]] = digits
         features = [
             {**one, "decimals": needed[one["name"]]} if one["name"] in needed else one for one in manifest["features"]
         ]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -170,28 +170,28 @@ def describe(
     codes : special codes that the model knows
     mark : decimal mark of the table
     """
-    if not known and mark == "." and (plain := _plain(name, texts, codes)) is not None:
-        return plain
+    if not known and mark == "." and (numbers := _plain(name, texts, codes)) is not None:
+        return numbers
     exact = {text: _known_text(text, known) for text in dict.fromkeys(texts)}
     if not known:
         cells = _cells(exact.values(), mark)
-        if not _strays(cells) and any(cell is not None for cell in cells.values()):
-            return _numbers(name, [exact[text] for text in texts], cells, codes)
+        found = [cell for cell in cells.values() if cell is not None]
+        if found and not _strays(cells):
+            plain = {text: "" if (cell := cells[one]) is None else cell.plain for text, one in exact.items()}
+            return _numbers(
+                name, [plain[text] for text in texts], codes,
+                percent="number" if any(cell.percent for cell in found) else "",
+                currency=min((cell.currency for cell in found if cell.currency), default=""),
+            )  # fmt: skip
     kept = {text: "" if one in ABSENT and one not in known else one for text, one in exact.items()}
     return Column(name=name, texts=tuple(kept[text] for text in texts), numbers=None)
 
 
-def _numbers(name: str, texts: Sequence[str], cells: Mapping[str, Written | None], codes: Collection[float]) -> Column:
-    plain = {text: "" if cell is None else cell.plain for text, cell in cells.items()}
-    values = {text: float(number or "nan") for text, number in plain.items()}
-    numbers = np.fromiter(map(values.__getitem__, texts), float, len(texts))
-    found = [cell for cell in cells.values() if cell is not None]
-    return Column(
-        name=name, texts=tuple(map(plain.__getitem__, texts)), numbers=numbers,
-        codes=tuple(sorted({*codes, *codes_among(numbers)})),
-        percent="number" if any(cell.percent for cell in found) else "",
-        currency=min((cell.currency for cell in found if cell.currency), default=""),
-    )  # fmt: skip
+def _numbers(name: str, texts: Sequence[str], codes: Collection[float], **more: Any) -> Column:
+    """A column of texts that are all numbers as programs write them, or empty."""
+    numbers = plain_numbers(texts)
+    found = tuple(sorted({*codes, *codes_among(numbers)}))
+    return Column(name=name, texts=tuple(texts), numbers=numbers, codes=found, **more)
 
 
 def _known_text(text: str, known: Collection[str]) -> str:
@@ -241,13 +241,11 @@ def _plain(name: str, texts: Sequence[str], codes: Collection[float]) -> Column 
     if absent - {""}:
         stripped = ["" if text in absent else text for text in stripped]
     try:
-        numbers = plain_numbers(stripped)
+        found = _numbers(name, stripped, codes)
     except ValueError:
         return None
-    if np.isnan(numbers).all() or np.abs(numbers).max(initial=0.0, where=~np.isnan(numbers)) > LARGEST:
-        return None
-    found = tuple(sorted({*codes, *codes_among(numbers)}))
-    return Column(name=name, texts=tuple(stripped), numbers=numbers, codes=found)
+    numbers = found.known
+    return found if numbers.size and np.abs(numbers).max() <= LARGEST else None
 
 
 def _strays(cells: Mapping[str, Written | None]) -> set[str]:

@@ -43,10 +43,9 @@ from app.registry.drafting.outcome import (
 )
 from app.registry.drafting.own_names import own_names
 from app.registry.drafting.questions import ANSWERS, Question, Questions, Undecided
-from app.registry.drafting.ratios import combine
+from app.registry.drafting.ratios import combine, derive
 from app.registry.drafting.records import Records, read_records
 from app.registry.drafting.sentinels import fill, sentinels
-from app.registry.drafting.tables import derive
 from app.registry.drafting.writing import manifest_text, whole, write_reference
 from app.registry.lender_scores import SCORE, parse_scores, read_scores
 from app.registry.manifest import ID, MANIFEST

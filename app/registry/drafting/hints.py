@@ -81,9 +81,13 @@ def _hint(
     return Hint(re.compile(rf"(^|_)({words})(_|$)"), comment, MappingProxyType(keys), types, most, pace=pace)
 
 
+def _fixed(words: str, why: str, types: frozenset[str] | None = None) -> Hint:
+    return _hint(words, f"change: none, {why}", types, change="none")
+
+
 _SCHOOLING = "education|school|schooling|schl|degree|qualification|edu|education_num|grade_level"
 _RISES = "change: increase, as it only rises; takes says a year for each {}: is that so? cost: 2 makes it hard"
-_PAST = "change: none, because it lies in the past"
+_PAST = "because it lies in the past"
 _BURDEN = (
     "dti|debtinc|debt_ratio|debt_to_income|payment_to_income|loan_to_income|(percent|share|ratio)_\\w*income|income_(ratio|share)|"
     "utili[sz]ation\\w*|\\w*util|\\w*burden|(revol\\w*|card|loan|credit|outstanding)_bal(ance)?|trades_w_\\w*balance|"
@@ -92,15 +96,13 @@ _BURDEN = (
 _DEBTS = "debt|debts|owed|overdraft|loans|(num|number|open|existing|active|other|current)_(of_)?credits|principal"
 _YEAR = "takes: a year for all of advice"
 _OWES = f"change: decrease, by half at most, as nobody is to owe more; {_YEAR}"
-_OTHERS = "change: none, because others set it; what it depends on may be a feature of its own"
+_OTHERS = "because others set it; what it depends on may be a feature of its own"
 
 HINTS = (
-    _hint(
+    _fixed(
         "(car|vehicle|house|home|building)_age|age_(of_)?(car|vehicle|house|home|building)",
-        "change: none, as nobody buys a newer one to get a loan",
-        change="none",
-    ),
-    _hint("(account|credit|loan|file|trade|line)s?_age|age_of_\\w+", _PAST, change="none"),
+        "as nobody buys a newer one to get a loan"),
+    _fixed("(account|credit|loan|file|trade|line)s?_age|age_of_\\w+", _PAST),
     _hint(
         "age|agep|birth\\w*|dob|alter|edad|idade|geburt\\w*",
         "protected, by its name; where changes take years, moves_with_time: {per_year: 1} lets it grow",
@@ -122,19 +124,15 @@ HINTS = (
         "change: none, as a family is no matter of advice, nor a reason to state",
         change="none", reason={"named": False},
     ),
-    _hint(
+    _fixed(
         "zip|zipcode|zip3|postcode|postal|region|state|city|district|county|country|address|addr|urban|rural|"
         "neighbou?rhood|location|distance|travel_?time|commut\\w*|population",
-        "change: none, as a place to live is no matter of advice",
-        change="none",
-    ),
-    _hint(
+        "as a place to live is no matter of advice"),
+    _fixed(
         "weekday|hour|appr|process|channel|branch|officer|dealer|application_type|contract_type|list_status|"
         "document|type_suite|verification\\w*|days_last_phone_change|flag_\\w*(phone|mobile?|email)",
-        "change: none, as it tells how the application came about",
-        change="none",
-    ),
-    _hint(
+        "as it tells how the application came about"),
+    _fixed(
         "late|lates|delinq\\w*|delq\\w*|dlq\\w*|default|defaults|defaulted|bankrupt\\w*|arrears|derog\\w*|collections?|coll|"
         "history|hist|past|credit_history|previous|inquiries|inq\\w*|ninq|enquiries|req_credit|credit_bureau|pub_rec\\w*|"
         "public_records?|dpd\\w*|overdue|missed|since|ago|oldest|earliest|first|issued?|year|date|month_issued|vintage|"
@@ -142,41 +140,32 @@ HINTS = (
         "satisfactory|clage|on_book|mob|social_circle|(re)?pay(ment)?_(status_?)?\\d+|(pay|bill|paid)_?(amt|amount)_?\\d+|"
         "bill_\\w+|repayment_status\\w*|pymnt|recover\\w*|charge_?offs?|charged_off\\w*|foreclos\\w*|judge?ments?|liens?|"
         "settlement|worst|total_acc|days_(?!employed)\\w+",
-        _PAST,
-        change="none",
-    ),
-    _hint(
+        _PAST),
+    _fixed(
         "property|properties|housing|realty|real_estate|home|home_owner\\w*|own_home|mortgage_status|own_car|car|vehicle|"
         "apartments?|mort_acc|mortdue",
-        "change: none, as nobody buys a home to get a loan",
-        change="none",
-    ),
-    _hint(
+        "as nobody buys a home to get a loan"),
+    _fixed(
         "limit|limits|limit_bal|lim|hi_lim|ltv|loan_to_value|^value|apprais\\w*|valuation|collateral_\\w+|price|"
         "goods_price|funded|funded_\\w+|granted|approved_\\w+|annuity|instal?lments?(?!_(rate|plan))|emi|"
         "monthly_payment|ext_source\\w*|external_\\w+|bureau\\w*|tier|segment",
-        _OTHERS,
-        change="none",
-    ),
+        _OTHERS),
     _hint(
         "telephone|phone|internet|email",
         "change: increase, as nobody is advised to give it up",
         types=frozenset({"binary"}), change="increase",
     ),
-    _hint(
-        "purpose|reason|intent", "change: none, as what a loan is for is no matter of advice",
-        change="none",
+    _fixed(
+        "purpose|reason|intent", "as what a loan is for is no matter of advice",
     ),
-    _hint(
-        "fnlwgt|weight|sample_weight|wgt", "change: none, because it weighs records; is it a feature?", change="none"
+    _fixed(
+        "fnlwgt|weight|sample_weight|wgt", "because it weighs records; is it a feature?",
     ),
-    _hint(
+    _fixed(
         "tenure|seniority|experience|emp_length|employment_length|employment_duration|years_at|months_at|"
         "years_in|months_in|time_in|time_at|residence|present_residence|job_years|years_employed|months_employed|"
         "days_employed|yoj|employed_(for|months|years)",
-        "change: none, because only time moves it; moves_with_time: {per_year: …} in its own unit says so",
-        change="none",
-    ),
+        "because only time moves it; moves_with_time: {per_year: …} in its own unit says so"),
     _hint(
         _SCHOOLING, _RISES.format("unit"), types=NUMBERS, change="increase", takes={"months_per_unit": 12},
     ),
@@ -184,32 +173,25 @@ HINTS = (
         _SCHOOLING, _RISES.format("level"), types=frozenset({"ordinal"}), change="increase",
         takes={"months_per_level": 12},
     ),
-    _hint(
+    _fixed(
         _SCHOOLING,
-        "change: none, as nobody can lower it and its levels have no order here; type: ordinal would let it rise",
-        types=frozenset({"categorical"}), change="none",
-    ),
-    _hint(
+        "as nobody can lower it and its levels have no order here; type: ordinal would let it rise",
+        frozenset({"categorical"})),
+    _fixed(
         "grade|sub_grade|gpa|marks?|score|scores|fico\\w*|rating|risk\\w*|risk_estimate|int_rate|interest_rate|apr",
-        _OTHERS,
-        change="none",
-    ),
+        _OTHERS),
     Hint(
         re.compile(r"^([a-z]|var|variable|col|column|feat|feature|attr|attribute|field)_?\d+$"),
         "change: none, because the name does not say what it is; label says it, and can people change it?",
         MappingProxyType({"change": "none"}),
     ),
-    _hint(
+    _fixed(
         "cow|occp|code|codes|cd|naics|isco|soc",
-        "change: none, as numbers that are codes have no order; give the model texts, and it is a category",
-        types=NUMBERS, change="none",
-    ),
-    _hint(
+        "as numbers that are codes have no order; give the model texts, and it is a category", types=NUMBERS),
+    _fixed(
         "occupation|occp|job|profession|employer|workclass|cow|industry|sector",
-        "change: none, as nobody takes up another profession to get a loan",
-        types=frozenset({"categorical"}), change="none",
-    ),
-    _hint("loss|losses", "change: none, as a loss is no matter of advice", change="none"),
+        "as nobody takes up another profession to get a loan", types=frozenset({"categorical"})),
+    _fixed("loss|losses", "as a loss is no matter of advice"),
     _hint(
         "hours|wkhp|working_time",
         "change: increase, and not beyond 60; max_change: {absolute: 10} limits it further",

@@ -1,4 +1,4 @@
-"""Numbers that are a ratio or a sum of two others in every record, such as the amount of a loan per income."""
+"""Numbers that follow from others in every record: from a level, such as years of an education, or as ratio or sum."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,12 @@ import numpy as np
 from jaxtyping import Float
 
 from app.registry.drafting.columns import Column
-from app.registry.drafting.features import FeatureDraft
+from app.registry.drafting.facts import ModelFacts
+from app.registry.drafting.features import FeatureDraft, order
 from app.registry.drafting.hints import plain_name
-from app.registry.drafting.tables import LEAST_RECORDS
+
+LEAST_LEVELS, LEAST_RECORDS = 3, 50
+"""Fewest levels and records that show a rule; with fewer it may be chance."""
 
 SCALES = {1.0: "", 100.0: "100 * ", 12.0: "12 * ", 1200.0: "1200 * "}
 """Factors of a ratio, as of per cent and of months, and how they are written."""
@@ -42,12 +45,12 @@ def combine(features: Sequence[FeatureDraft], columns: Mapping[str, Column], *, 
     if not 2 < len(numbers) <= MOST_COLUMNS or len(columns[numbers[0].name].texts) < LEAST_RECORDS:
         return
     values = np.array([columns[feature.name].numbers for feature in numbers])
-    order = sorted(
+    likeliest = sorted(
         range(len(numbers)),
         key=lambda k: (RATIO.search(plain_name(numbers[k].name)) is None, float(np.median(np.abs(values[k])))),
     )
     derived, parts = set[int](), set[int]()
-    for k in order:
+    for k in likeliest:
         free = [j for j in range(len(numbers)) if j != k and j not in derived]
         found = None if k in parts else _found(values, k, free, columns[numbers[k].name].decimals)
         if found is None:
@@ -99,3 +102,30 @@ def _found(
 def _written(name: str) -> str:
     """A name as formulas have it."""
     return name if re.fullmatch(r"[^\W\d]\w*", name) and name not in ("min", "max") else f"`{name}`"
+
+
+def derive(features: Sequence[FeatureDraft], columns: Mapping[str, Column], facts: ModelFacts) -> None:
+    """Mark numbers that are another way to write a level as derived from it; its levels get their order."""
+    levelled = [feature for feature in features if feature.keys["type"] in ("categorical", "ordinal")]
+    for number in features:
+        if number.keys["type"] not in ("integer", "continuous") or number.keys.get("missing"):
+            continue
+        for of in levelled:
+            table = _table(columns[of.name], columns[number.name], of.keys["categories"])
+            if table is None or of.keys.get("missing"):
+                continue
+            number.keys = {key: number.keys[key] for key in ("name", "label", "unit", "type") if key in number.keys}
+            number.keys["derived"] = {"from": of.name, "table": table}
+            number.comments = [f"follows from {of.name} in all records"]
+            order(of, sorted(table, key=lambda level: table[level]), facts)
+            break
+
+
+def _table(levels: Column, numbers: Column, categories: Sequence[str]) -> dict[str, float | int] | None:
+    """The number of each level; None where it is not one to one, or not seen of every level."""
+    if numbers.numbers is None or numbers.codes or len(levels.texts) < LEAST_RECORDS:
+        return None
+    pairs = set(zip(levels.texts, numbers.numbers.tolist(), strict=True))
+    table = {level: int(value) if value == int(value) else value for level, value in sorted(pairs)}
+    one_to_one = len(pairs) == len(table) == len(set(table.values()))
+    return table if one_to_one and set(table) == set(categories) and len(table) >= LEAST_LEVELS else None
