@@ -78,7 +78,7 @@ def _svg(title: str, height: int, drawn: Sequence[str]) -> str:
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= 30 else label[:29] + "…"
+    return label if len(label) <= 26 else label[:25] + "…"
 
 
 def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -100,7 +100,7 @@ def _head(found: Json) -> str:
         )
     rows = [("a change exists", recourse["found"]), ("none exists: proven", proven), ("open", none["open"])]
     plot = bars("Refused applicants by whether a change exists", [(name, n, f"{n:,}") for name, n in rows])
-    return f"<p>{escape(text)}</p>{plot}" + _table("Refused applicants", ("", "applicants"), rows)
+    return f"<p>{escape(text)}</p>{plot}" + _table("Refused applicants", ("outcome", "applicants"), rows)
 
 
 def _levers(found: Json) -> str:
@@ -133,7 +133,7 @@ def _cost(found: Json) -> str:
     rows = [(name, *(f"{values[one]:.3g}" for one in names)) for name, values in named]
     note = "Costs are the lender’s own weights times how far a feature moves, in spreads between people."
     return f"<h2>What it costs</h2><p>{note}</p>{plot}" + _table(
-        f"Of {recourse['found']:,} applicants", ("", "10 %", "25 %", "median", "75 %", "90 %"), rows
+        f"Of {recourse['found']:,} applicants", ("measure", "10 %", "25 %", "median", "75 %", "90 %"), rows
     )
 
 

@@ -61,6 +61,14 @@ def test_it_is_one_small_file_that_fetches_and_runs_nothing(found: dict[str, Any
     assert text == page(json.loads(json.dumps(found)))
 
 
+def test_columns_have_names_and_labels_fit(found: dict[str, Any]) -> None:
+    assert not re.search("<th[^>]*></th>", page(found))
+    (label,) = re.findall(r'text-anchor="end">([^<]*)<', bars("t", [("Monthly payments on other debts", 1.0, "1")]))
+    # A letter of the plots is 8 units wide at most, on average.
+    assert label.startswith("Monthly payments")
+    assert 8 * len(label) <= LABEL - 8
+
+
 def test_names_are_text(found: dict[str, Any]) -> None:
     levers = [{"feature": "savings", "used": 0.5, "only": None}]
     text = page({**found, "levers": levers, "labels": {**found["labels"], "savings": "<b>&"}})
