@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import ModelOutputInvalid, ModelRefused, ModelUnavailable, ModelUnusable
-from app.recourse.features import Feature
+from app.recourse.features import Feature, ModelColumns
 from app.registry.adapters import load_black_box
 from app.registry.install import fit_columns
 from app.registry.lender_scores import TOLERANCE, Comparison, outputs_of
@@ -52,6 +52,8 @@ class Trial:
     """The features, without derived ones, as which the rows were read."""
     scores: Float[np.ndarray, "n"] | None
     favourable: Bool[np.ndarray, "n"] | None
+    fitted: dict[str, ModelColumns] = field(default_factory=dict)
+    """The columns of models that were fitted to the records, by encoding and features."""
 
     def choose(self, candidates: Sequence[dict[str, Any]]) -> Choice:
         """The candidate manifest whose model agrees most with scores or outcomes; the first where there are none.
@@ -85,10 +87,12 @@ class Trial:
         manifest = ParsedManifest.of(candidate).manifest
         if manifest is None:
             return None
-        columns = fit_columns(manifest, _recoded(self.rows_raw, self.read_as, manifest.features))
+        key = repr((candidate.get("encoding"), candidate["features"]))
+        if key not in self.fitted:
+            self.fitted[key] = fit_columns(manifest, _recoded(self.rows_raw, self.read_as, manifest.features))
         try:
             with noted_warnings():
-                black_box = load_black_box(manifest, self.directory, columns, self.trust)
+                black_box = load_black_box(manifest, self.directory, self.fitted[key], self.trust)
                 scores = black_box.score_raw(_recoded(rows_raw, self.read_as, manifest.features))
         except (ModelRefused, ModelUnusable, ModelUnavailable, ModelOutputInvalid):
             return None
