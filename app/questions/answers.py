@@ -368,6 +368,14 @@ def decision(score: float | None, probability: float | None, scale: PointScale |
     )
 
 
+def decision_if_asked(
+    score: float | None, probability: float | None, reason: Reason | None, scale: PointScale | None
+) -> Decision | None:
+    """As `decision`; None where time or budget ran out before the model was asked, which is no refusal."""
+    unasked = score is None and reason is not Reason.MODEL_OUTPUT_INVALID
+    return None if unasked else decision(score, probability, scale)
+
+
 def counterfactual_answer(
     action_set: ActionSet,
     found: AssessedCounterfactual,

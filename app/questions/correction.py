@@ -11,7 +11,7 @@ from app.questions.answers import (
     PlanValidity,
     Timestamp,
     counterfactual_answers,
-    decision,
+    decision_if_asked,
     plan_answer,
 )
 from app.questions.validity import ValidityQuestion
@@ -87,8 +87,8 @@ class CorrectAnswer(AnswerPart):
     """The reason as a sentence."""
     relax: Relaxation | None
     """The constraint whose relaxation helps most."""
-    factual: Decision
-    """The model's decision on the applicant's record."""
+    factual: Decision | None
+    """The model's decision on the applicant's record; null where it was not asked in time."""
     counterfactuals: tuple[CorrectedMember, ...]
     """In the order of the request."""
     plan: CorrectedPlan | None
@@ -125,7 +125,7 @@ def render(frame: Frame, action_set: ActionSet, found: Correction) -> CorrectAns
         reason=found.reason,
         detail=OUTCOMES[outcome] if outcome else found.reason and SENTENCES[found.reason],
         relax=found.relax,
-        factual=decision(found.factual_score, found.factual_probability, frame.points),
+        factual=decision_if_asked(found.factual_score, found.factual_probability, found.reason, frame.points),
         counterfactuals=tuple(map(corrected_member, ranked, found.outcomes)),
         plan=corrected_plan(found.before, found.plan),
         diagnostics=found.diagnostics,

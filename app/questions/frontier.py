@@ -9,7 +9,7 @@ from app.questions.answers import (
     ModelVersion,
     Point,
     counterfactual_answers,
-    decision,
+    decision_if_asked,
 )
 from app.questions.question import Question
 from app.recourse.actions.action_set import ActionSet
@@ -52,8 +52,8 @@ class FrontierAnswer(AnswerPart):
     """Smallest favourable probability; null for a model whose output states none."""
     parameter: str
     """The parameter that varies."""
-    factual: Decision
-    """The model's decision on the applicant's record."""
+    factual: Decision | None
+    """The model's decision on the applicant's record; null where it was not asked in time."""
     points: tuple[Point, ...]
     """In the order of the values. The cost of points that are not dominated grows with robustness."""
     warnings: tuple[str, ...]
@@ -74,10 +74,11 @@ def compute(asked: RecourseProblem, question: FrontierQuestion, _plan_s: float) 
 def render(frame: Frame, action_set: ActionSet, found: Frontier) -> FrontierAnswer:
     """The answer, with a point for each value."""
     first = found.points[0].result
+    reason = first.verdict.reason if first.verdict else None
     return FrontierAnswer(
         **frame.known("reference", "model", "threshold", "method", "seed"),
         parameter=found.parameter,
-        factual=decision(first.factual_score, first.factual_probability, frame.points),
+        factual=decision_if_asked(first.factual_score, first.factual_probability, reason, frame.points),
         points=tuple(_point(frame, action_set, point) for point in found.points),
         diagnostics=found.diagnostics,
         warnings=tuple(dict.fromkeys(warning for point in found.points for warning in point.result.warnings)),

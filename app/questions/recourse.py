@@ -15,7 +15,7 @@ from app.questions.answers import (
     SecondLook,
     Timestamp,
     counterfactual_answers,
-    decision,
+    decision_if_asked,
     nearest_answer,
     plan_answer,
 )
@@ -76,7 +76,7 @@ class RecourseAnswer(AnswerPart):
     threshold: float | None = field(metadata=EXACT)
     """Smallest favourable probability; null for a model whose output states none."""
     factual: FactualDecision | None
-    """The model's decision on the applicant's record; null where the time ran out before the model was asked."""
+    """The model's decision on the applicant's record; null where it was not asked in time."""
     counterfactuals: tuple[CounterfactualAnswer, ...]
     """Ranked; empty unless `status` is `found`."""
     reason: Reason | None
@@ -203,9 +203,11 @@ def _detail(verdict: Verdict | None, known: Preclusion | None) -> str | None:
 
 
 def _factual(frame: Frame, found: RecourseResult) -> FactualDecision | None:
-    if found.factual_score is None and not (found.verdict and found.verdict.reason is Reason.MODEL_OUTPUT_INVALID):
+    reason = found.verdict.reason if found.verdict else None
+    now = decision_if_asked(found.factual_score, found.factual_probability, reason, frame.points)
+    if now is None:
         return None
-    now, again = decision(found.factual_score, found.factual_probability, frame.points), None
+    again = None
     if found.second_look is not None:
         accepted, models = found.second_look
         again = SecondLook(accepted=accepted, models=models, look_again=accepted >= LOOK_AGAIN)

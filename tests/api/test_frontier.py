@@ -30,6 +30,13 @@ def test_a_curve_has_one_verified_point_per_value_in_their_order(client: httpx.C
     assert costs[0] <= costs[2] <= costs[1]
 
 
+def test_a_curve_without_time_says_no_decision(client: httpx.Client) -> None:
+    """ "favourable": false would be taken for a refusal."""
+    answer = post(client, deadline_ms=1).json()
+    assert {point["reason"] for point in answer["points"]} == {"deadline"}
+    assert answer["factual"] is None
+
+
 def test_the_same_curve_has_the_same_bytes_apart_from_timings(client: httpx.Client) -> None:
     one, again = (post(client).json() for _ in range(2))
     for answer in (one, again):

@@ -131,6 +131,13 @@ def test_an_answer_without_time_has_the_same_fields(actions: ActionSet) -> None:
     assert list(stopped) == list(RecourseAnswer.model_fields)
 
 
+def test_without_time_there_is_no_decision() -> None:
+    assert decision_if_asked(None, None, Reason.DEADLINE, None) is None
+    assert decision_if_asked(None, None, None, None) is None
+    assert decision_if_asked(-1.0, 0.3, Reason.DEADLINE, None) == decision(-1.0, 0.3, None)
+    assert decision_if_asked(None, None, Reason.MODEL_OUTPUT_INVALID, None) == decision(None, None, None)
+
+
 @pytest.mark.parametrize(("score", "favourable"), [(0.0, True), (-1e-300, False), (None, False)])
 def test_zero_is_favourable_and_nothing_is_not(score: float | None, favourable: bool) -> None:
     assert decision(score, None, None).favourable is favourable
