@@ -63,8 +63,8 @@ class SamplerParams(InputPart):
     samples: Annotated[int, Interval(ge=40, le=20000)] = 1000
     """Points drawn around the boundary."""
     radius_fraction: Annotated[float, Interval(gt=0, le=5)] | None = None
-    """Sampling radius, as a share of the largest distance between reference records; by dimension, or by neighbours,
-    when absent."""
+    """Sampling radius, as a share of the largest distance between reference records; by dimension or neighbours when
+    absent."""
 
     def radius(self, reference: Reference, *, smooth: bool = True) -> float:
         """Sampling radius, encoded units.
