@@ -19,6 +19,7 @@ import { findStored } from "./ledger.js";
 import { printLetter, recordLetter, showLetter } from "./letter.js";
 import { markCurrent, offerLimits } from "./limits.js";
 import { offerMethods, offerParameters } from "./method.js";
+import { listReports, startReport } from "./portfolio.js";
 import { problemNote } from "./problem.js";
 import { ask, askAgain, forgetAnswer, markOutdated } from "./question.js";
 import { refreshModel, showFutures } from "./rehearsal.js";
@@ -64,6 +65,7 @@ function showView(name) {
   if (state.features.length === 0) return;
   if (name === "many") (showFile(), listJobs());
   if (name === "promises") (findStored(), loadCalibration());
+  if (name === "portfolio") listReports();
 }
 
 /** @param {Feature} feature */
@@ -146,6 +148,7 @@ function listen() {
   $("calibrated").onchange = drawCalibration;
   $("find").onsubmit = onSubmit(findStored);
   $("audit").onsubmit = onSubmit(audit);
+  $("report").onclick = startReport;
   watchFile();
   watchTyped();
   followViews(showView);

@@ -1,9 +1,9 @@
 // @ts-check
-/** The views of the page: one applicant, many applicants, promises. The address says which one is shown. */
+/** The views of the page: one applicant, many applicants, promises, portfolio. The address says which one is shown. */
 
 import { $ } from "./dom.js";
 
-const VIEWS = ["one", "many", "promises"];
+const VIEWS = ["one", "many", "promises", "portfolio"];
 
 /** @returns {string} the view that the address names; the one that is shown where it names none */
 function named() {
