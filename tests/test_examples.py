@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 import yaml
 
+from app.recourse.actions.action_set import action_set
 from app.recourse.features import FeatureType
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.score import favourable, sigmoid
+from app.recourse.problem import RecourseProblem
+from app.recourse.solve import METHODS, solve
 from app.registry.registry import Registry
 from examples import own_model
 from examples.consumer_loan.applicants import FEATURES, applicants
@@ -237,6 +240,29 @@ def test_german_credit_has_the_columns_of_the_papers(present: Path) -> None:
 def test_what_cannot_change_is_stated() -> None:
     change = {feature.name: str(feature.change) for feature in german.ALL if feature.change != "any"}
     assert change == {"personal_status_sex": "none", "foreign_worker": "none", "age": "increase"}
+
+
+def test_applicants_are_not_advised_to_undo_their_past(
+    trained: tuple[str, german_train.Trained], tmp_path: Path
+) -> None:
+    name, result = trained
+    german_train.write(result, tmp_path / "model", name)
+    registry = Registry(tmp_path / "store")
+    registry.register(tmp_path / "model")
+    model = registry.find(german_train.IDS[name]).load()
+    method, never = METHODS["robust_mpm"], german.FIXED | {"personal_status_sex", "foreign_worker"}
+    refused = model.reference.rows_raw[~favourable(model.reference.scores)][:10]
+    found = 0
+    for row_raw in refused:
+        actions = action_set(model.black_box.space, row_raw)
+        problem = RecourseProblem(black_box=model.black_box, reference=model.reference, action_set=actions)
+        for one in solve(problem, method, method.params()).counterfactuals:
+            found += 1
+            before, after = (model.black_box.space.record(row) for row in (row_raw, one.row_raw))
+            changed = {key: after[key] for key in after if after[key] != before[key]}
+            assert not changed.keys() & never
+            assert all(value in german.ADVISED.get(key, (value,)) for key, value in changed.items())
+    assert found > 0.5 * len(refused)
 
 
 def test_every_code_is_explained() -> None:

@@ -5,11 +5,21 @@ calls a good risk 1 and a bad one 2.
 """
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from app.recourse.features import Change, Feature, FeatureType, ReasonWords, Words, parse_column
+from app.recourse.features import (
+    Advice,
+    Change,
+    Feature,
+    FeatureSpace,
+    FeatureType,
+    ReasonWords,
+    Words,
+    parse_column,
+)
 
 
 def _number(
@@ -186,6 +196,29 @@ FOUR = tuple(feature for feature in ALL if feature.name in ("duration", "amount"
 
 FEATURES = {"all": ALL, "four": FOUR}
 """The two schemas, as `train.py --features` names them."""
+
+FIXED = {
+    "credit_history", "purpose", "employment_duration", "present_residence", "property", "age", "housing",
+    "number_credits", "job", "people_liable",
+}  # fmt: skip
+"""What the papers let a person change, and no lender would advise to."""
+
+ADVISED = {
+    "status": ("A12", "A13"), "savings": ("A62", "A63", "A64"), "other_debtors": ("A102", "A103"),
+    "other_installment_plans": ("A143",), "telephone": ("A192",),
+}  # fmt: skip
+"""Categories that a lender would advise; the data call "no checking account" and "none" the best."""
+
+
+def for_applicants(space: FeatureSpace) -> FeatureSpace:
+    """The same columns with what a lender would advise, where the schema has what the papers search."""
+
+    def advised(feature: Feature) -> Feature:
+        if feature.name in FIXED:
+            return replace(feature, change=Change.NONE)
+        return replace(feature, advice=Advice(categories=ADVISED.get(feature.name)))
+
+    return FeatureSpace([advised(feature) for feature in space.schema])
 
 
 def load(path: Path, features: tuple[Feature, ...] = ALL) -> tuple[np.ndarray, np.ndarray]:

@@ -81,7 +81,7 @@ def write(trained: Trained, output: Path, features: str = "all", version: str = 
             f"{trained.test_auc:.2f}.",
             "encoding": {"spread": "encoding"},  # distances as in the papers
         },
-        space=trained.space,
+        space=german.for_applicants(trained.space),
         network=trained.network,
         threshold=THRESHOLD,
         reference_raw=trained.training_raw,
