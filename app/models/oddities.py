@@ -163,8 +163,9 @@ def _sizes(feature: Feature, moves: Moves, column: Float[np.ndarray, "m"], answe
             f"In {rare} of {answers} answers {feature.name} moves to where fewer than 5% of the records are: "
             f"advice: {{min: {low:.6g}, max: {high:.6g}}} or max_change keeps it where people are"
         )
-    if feature.takes != Takes():
-        return
+    hint = hint_of(feature.name, feature.type.value)
+    if feature.takes != Takes() or (hint is not None and not hint.pace):
+        return  # an amount that is asked for changes at once
     if large := sum(abs(after - before) > LARGE * (high - low) > 0.0 for before, after in moves):
         yield (
             f"In {large} of {answers} answers {feature.name} moves far in 0 months: "

@@ -173,6 +173,13 @@ def test_each_oddity_names_the_line_that_mends_it(tmp_path: Path, settings: Sett
     assert not any("income moves far" in sentence for sentence in again.findings)
 
 
+def test_a_smaller_loan_takes_no_time(tmp_path: Path, settings: Settings) -> None:
+    found = tried(only(make_linear(tmp_path / "source"), "amount", change="decrease"), settings)
+    changed = [one.moved["amount"] for one in found.asked if "amount" in one.moved]
+    assert max(before - after for before, after in changed) > 2_000, "far enough to be said of an income"
+    assert not [sentence for sentence in found.findings if "0 months" in sentence]
+
+
 def test_answers_that_take_longer_than_one_is_valid_are_counted(tmp_path: Path, settings: Settings) -> None:
     model = only(make_linear(tmp_path / "source"), "income", takes={"months_per_unit": 0.002})
     found = attempt(model.write(), settings, count=20)
