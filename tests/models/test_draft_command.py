@@ -4,27 +4,25 @@ import re
 import shlex
 from pathlib import Path
 
-import pytest
 from sklearn.neighbors import KNeighborsClassifier
-from typer.testing import CliRunner
 
-from app.cli.commands import cli
+from tests.forks import forks
 from tests.optional import library
 from tests.registry.drafting.lender import NUMBERS, lender
 
 
-def test_what_comes_next_runs_as_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_next_runs_as_it_is_said(tmp_path: Path) -> None:
     """An index of neighbours stays in a pickle, as skops has no safe type for it."""
-    monkeypatch.chdir(tmp_path)
     records = lender()
     fitted = KNeighborsClassifier(9).fit(records.frame(NUMBERS), records.good)
-    library("joblib").dump(fitted, "knn.joblib")
+    library("joblib").dump(fitted, tmp_path / "knn.joblib")
     records.write(tmp_path / "loans.csv")
-    draft = "models draft loans.csv --model knn.joblib --label outcome --favourable good --trust-pickle --out loan"
-    done = CliRunner().invoke(cli, shlex.split(draft))
-    assert done.exit_code == 0, done.output
-    said = re.search(r"Next: recourse (models try .*), then recourse (models register .*)\n", done.output)
+    env = {"RECOURSE_MODELS_STORE": str(tmp_path / "store"), "PATH": ""}
+    draft = f"models draft {tmp_path}/loans.csv --model {tmp_path}/knn.joblib --label outcome --favourable good"
+    done = forks().run("app.cli", *draft.split(), "--trust-pickle", "--out", tmp_path / "loan", env=env)
+    assert done.returncode == 0, done.stderr
+    said = re.search(r"Next: recourse (models try .*), then recourse (models register .*)\n", done.stdout)
     assert said is not None
-    assert "would register" in CliRunner().invoke(cli, [*shlex.split(said[1]), "--count", "1"]).output
-    registered = CliRunner().invoke(cli, shlex.split(said[2]))
-    assert registered.exit_code == 0, registered.output
+    assert "would register" in forks().run("app.cli", *shlex.split(said[1]), "--count", 1, env=env).stdout
+    registered = forks().run("app.cli", *shlex.split(said[2]), env=env)
+    assert registered.returncode == 0, registered.stderr
