@@ -198,11 +198,12 @@ def test_what_was_erased_while_somebody_read_is_overwritten_soon(
                 assert await ledger.erase([found], "request") == 1
                 assert left()
             await until(lambda: not left())
-            await ledger.record(new_record(2, answer=b"a sentinel"))
-            with other.connect() as reader:
+        with other.connect() as reader:  # longer than the process that erases
+            async with opened(settings) as ledger:
+                await ledger.record(new_record(2, answer=b"a sentinel"))
                 reader.execute(sa.select(entries)).all()
                 await ledger.ask(lambda ledger: ledger.erase(["rec_0002"], "request", datetime.now(UTC)))
-        assert left()
+            assert left()
         async with opened(settings):
             await until(lambda: not left())
         other.dispose()
