@@ -81,9 +81,9 @@ PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 test: $(STAMP)
 	$(PYTEST) $(ARGS)
 
-# Every test but those that run before a release, with two seeds where `make test` takes one, and about eight of the
-# parameters of each. `make release-check` runs every test with all its cases, and checks types at run time.
-CHECKED := -m "not release" --seeds 2 --variants 8 --durations 20
+# Every test but those that run before a release, with about five of the parameters of each. `make release-check` runs
+# every test with all its cases, and checks types at run time.
+CHECKED := -m "not release" --variants 5 --durations 20
 
 # Linters beside the tests. Four processes, since tests wait for servers. Nothing runs twice until it passes: what fails
 # is wrong.

@@ -127,6 +127,7 @@ def test_the_interval_holds_for_people_who_stand_or_fall_together(rho: float) ->
 # --- a rehearsal -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.release
 def test_a_rehearsal_that_was_interrupted_goes_on_with_the_models_of_the_backtest(
     tmp_path: Path, loans: RegisteredModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
