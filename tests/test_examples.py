@@ -21,6 +21,7 @@ from app.recourse.models.score import favourable, sigmoid
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS, solve
 from app.registry.registry import Registry
+from app.registry.version import LoadedModel
 from examples import own_model
 from examples.consumer_loan.applicants import FEATURES, applicants
 from examples.consumer_loan.train import FRESH, FRESH_SEED, REFERENCE, SEED, STATED_AUC, THRESHOLD, TRAINING
@@ -224,6 +225,19 @@ def trained(request: pytest.FixtureRequest, present: Path) -> tuple[str, german_
     return request.param, german_train.train(present, request.param, seed=0)
 
 
+@pytest.fixture(scope="module")
+def registered(
+    trained: tuple[str, german_train.Trained], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, LoadedModel]:
+    """The directory that the script writes, and the model as the service loads it."""
+    name, result = trained
+    folder = tmp_path_factory.mktemp("german")
+    german_train.write(result, folder / "model", name)
+    registry = Registry(folder / "store")
+    registry.register(folder / "model")
+    return folder / "model", registry.find(german_train.IDS[name]).load()
+
+
 def test_the_labels_of_german_credit_read_inside_a_sentence() -> None:
     """ "Increase the time at present residence, class from 2 to 3" does not."""
     assert not [feature.label for feature in german.ALL if feature.label and "," in feature.label]
@@ -242,14 +256,8 @@ def test_what_cannot_change_is_stated() -> None:
     assert change == {"personal_status_sex": "none", "foreign_worker": "none", "age": "increase"}
 
 
-def test_applicants_are_not_advised_to_undo_their_past(
-    trained: tuple[str, german_train.Trained], tmp_path: Path
-) -> None:
-    name, result = trained
-    german_train.write(result, tmp_path / "model", name)
-    registry = Registry(tmp_path / "store")
-    registry.register(tmp_path / "model")
-    model = registry.find(german_train.IDS[name]).load()
+def test_applicants_are_not_advised_to_undo_their_past(registered: tuple[Path, LoadedModel]) -> None:
+    _, model = registered
     method, never = METHODS["robust_mpm"], german.FIXED | {"personal_status_sex", "foreign_worker"}
     refused = model.reference.rows_raw[~favourable(model.reference.scores)][:10]
     found = 0
@@ -281,16 +289,13 @@ def test_training_on_german_credit_is_sane(trained: tuple[str, german_train.Trai
 
 
 def test_german_credit_registers_and_scores_as_its_file_says(
-    trained: tuple[str, german_train.Trained], tmp_path: Path
+    trained: tuple[str, german_train.Trained], registered: tuple[Path, LoadedModel]
 ) -> None:
-    name, result = trained
-    german_train.write(result, tmp_path / "model", name)
-    registry = Registry(tmp_path / "store")
-    registry.register(tmp_path / "model")
-    black_box = registry.find(german_train.IDS[name]).load().black_box
-    X = encode_by_hand(tmp_path / "model", black_box.space, result.test_raw)
+    (_, result), (directory, model) = trained, registered
+    black_box = model.black_box
+    X = encode_by_hand(directory, black_box.space, result.test_raw)
     scores = black_box.score_raw(result.test_raw)
-    np.testing.assert_allclose(scores, forward(tmp_path / "model", X), rtol=0, atol=1e-4)
+    np.testing.assert_allclose(scores, forward(directory, X), rtol=0, atol=1e-4)
     accepted = favourable(scores)
     assert 0.6 < accepted.mean() < 0.99
     assert result.test_labels[accepted].mean() > result.test_labels[~accepted].mean() + 0.1

@@ -25,6 +25,15 @@ RecourseId = Annotated[
     str, Path(alias="id", openapi_examples={"recourse": {"value": RECOURSE_EXAMPLE.rpartition("/")[2]}})
 ]
 
+ModelId = Annotated[
+    str,
+    Path(
+        alias="id",
+        description="Name of the model, without a version.",
+        openapi_examples={"demo": {"value": "consumer-loan"}},
+    ),
+]
+
 ModelName = Annotated[
     str,
     Path(

@@ -1,12 +1,12 @@
 """Promised shares of future models against what later versions of the model kept."""
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter
 from starlette.responses import JSONResponse
 
 from app import errors
-from app.api.deps import ServiceDep
+from app.api.deps import ModelId, ServiceDep
 from app.api.described import describe
 from app.api.error_docs import LANE, refusals
 from app.api.strict_route import guarded
@@ -34,14 +34,7 @@ router = APIRouter(tags=["ledger"], route_class=guarded(Scope.MODELS, Scope.AUDI
     ),
 )
 async def calibration(
-    model_id: Annotated[
-        str,
-        Path(
-            alias="id",
-            description="Name of the model, without a version.",
-            openapi_examples={"demo": {"value": "consumer-loan"}},
-        ),
-    ],
+    model_id: ModelId,
     service: ServiceDep,
 ) -> JSONResponse:
     """Of the counterfactuals given with a `validity.future.probability` of 0.8 to 0.9, how many the next version keeps.

@@ -10,7 +10,8 @@ from app.cases.case import CaseFile
 from app.errors import RecourseError
 from app.letters.letter import version_of
 from app.models.models import Models
-from app.questions.answers import Json, plain
+from app.questions.answers import plain
+from app.questions.ways import changes_in_order
 from app.recourse.features import Feature
 from app.recourse.reasons import value_text
 from app.recourse.shares import percent
@@ -36,7 +37,7 @@ def html(file: CaseFile, models: Models) -> str:
         record=dict(_said(features, file.request["applicant"])),
         corrected=[dict(_said(features, review.corrections)) for review in file.reviews],
         question={name: value for name, value in file.request["question"].items() if name != "factual_raw"},
-        in_order=_in_order,
+        in_order=changes_in_order,
         moment=_moment,
         percent=percent,
     )
@@ -50,14 +51,6 @@ def _said(features: Mapping[str, Feature], record: Mapping[str, Any]) -> Iterato
             yield feature.title, value_text(feature, feature.parse(value)) or "not stated"
         except (KeyError, ValueError):
             yield name, "not stated" if value is None else str(value)
-
-
-def _in_order(way: Json) -> list[Json]:
-    """The changes in the order in which each helps most, as the letter has them; what only time does comes last."""
-    names = [step["feature"] for step in way.get("steps") or ()]
-    return sorted(
-        way["changes"], key=lambda one: names.index(one["feature"]) if one["feature"] in names else len(names)
-    )
 
 
 def _moment(text: str) -> str:

@@ -1,14 +1,15 @@
 """Letters that were sent, reviews, and the case file of a recourse."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Path, Query
+from fastapi import APIRouter, Body, Path
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from app import errors
 from app.api.deps import RECOURSE_EXAMPLE, RecourseId, ServiceDep
 from app.api.error_docs import BODY, LANE, QUESTION, refusals
 from app.api.media_type import JSON
+from app.api.page_form import Accept, PageForm, wants_page
 from app.api.prefer import DIRECT
 from app.api.strict_route import guarded
 from app.cases import page
@@ -23,7 +24,6 @@ from app.cases.schema import (
 )
 from app.keys.scopes import Scope
 from app.letters.markup import policy_of
-from app.letters.regime import preferred
 from app.questions.answers import plain
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
@@ -45,12 +45,6 @@ FORMS: dict[int | str, dict[str, Any]] = {
         "content": {"text/html": {"schema": {"type": "string"}}},
     }
 }
-
-AsPage = Annotated[
-    Literal["json", "html"] | None, Query(alias="format", description="The form of the answer; else `Accept` decides.")
-]
-
-Accept = Annotated[str, Header(description="`application/json` or `text/html`.")]
 
 
 @writing.post(
@@ -87,12 +81,12 @@ async def get_letter(
     recourse_id: RecourseId,
     letter: Annotated[str, Path(max_length=40, openapi_examples={"letter": {"value": LETTER_EXAMPLE}})],
     service: ServiceDep,
-    form: AsPage = None,
+    form: PageForm = None,
     accept: Accept = "",
 ) -> Response:
     """As it was recorded; `text/html` is the page that prints, or plain text for a text of the lender's own."""
     found = await service.cases.letter(recourse_id, letter)
-    if not _wants_page(form, accept):
+    if not wants_page(form, accept):
         return JSONResponse(found, headers=PRIVATE)
     if found["page"] is None:
         return PlainTextResponse(found["text"], headers=PRIVATE)
@@ -127,22 +121,19 @@ async def create_review(
     response_model=CaseFile,
     responses=FORMS | refusals(f"{RECOURSE_EXAMPLE}/case", *KEPT, errors.ModelUnusable, *LANE, errors.LaneTimeout),
 )
-async def get_case(recourse_id: RecourseId, service: ServiceDep, form: AsPage = None, accept: Accept = "") -> Response:
+async def get_case(
+    recourse_id: RecourseId, service: ServiceDep, form: PageForm = None, accept: Accept = ""
+) -> Response:
     """All that is known of a recourse: request and answer, reasons, later versions, letters, reviews, and the proof.
 
     Later versions are asked now whether they accept every way, the ten newest, as `POST /recourse/{id}/verify` does;
     remote ones are not. `text/html` is one file that prints.
     """
     found = await service.cases.file(recourse_id)
-    if _wants_page(form, accept):
+    if wants_page(form, accept):
         written = page.html(found, service.models)
         return HTMLResponse(written, headers={**PRIVATE, "Content-Security-Policy": policy_of(written)})
     return JSONResponse(plain(found), headers=PRIVATE)
-
-
-def _wants_page(form: str | None, accept: str) -> bool:
-    known = [one for one in preferred(accept) if one in ("text/html", "application/json", "*/*")]
-    return form == "html" or (form is None and known[:1] == ["text/html"])
 
 
 router.include_router(writing)

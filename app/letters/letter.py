@@ -8,6 +8,7 @@ from typing import Any
 from app.letters.language import Language
 from app.questions.answers import Frame, Json, Timestamp
 from app.questions.question import Case
+from app.questions.ways import changes_in_order
 from app.recourse.actions.accepted_values import AcceptedValues
 from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.sentences import about_text, change_text, title_text
@@ -355,8 +356,7 @@ def _way(
 ) -> NoticeWay:
     # Answers of earlier releases lack some of these.
     current, future = one["validity"]["current"], one["validity"].get("future")
-    names = [step["feature"] for step in one.get("steps") or ()]
-    names += [c["feature"] for c in one["changes"] if not c.get("by_time") and c["feature"] not in names]
+    names = [c["feature"] for c in changes_in_order(one) if not c.get("by_time")]
     months, points = one.get("takes_months", 0.0), current.get("points")
     accepted = {c["feature"]: _accepted(c["accepted"]) for c in one["changes"] if c.get("accepted")}
     known = not _states(facts, one)

@@ -1,15 +1,16 @@
 """POST /models/{id}/comparisons and /reports: what a new version changes, and who has recourse; always jobs."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from fastapi import APIRouter, Body, Header, Path, Query
+from fastapi import APIRouter, Body, Path
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from app import errors
 from app.api import paging
-from app.api.deps import ModelName, ServiceDep
+from app.api.deps import ModelId, ModelName, ServiceDep
 from app.api.error_docs import BODY, JOB, refusals
 from app.api.job_responses import ACCEPTED, answer_later, described
+from app.api.page_form import Accept, PageForm, wants_page
 from app.api.paging import Cursor, Limit
 from app.api.prefer import PreferDep
 from app.api.strict_route import guarded
@@ -17,15 +18,11 @@ from app.errors import BodyTooLarge
 from app.jobs.job import JOB_ID
 from app.keys.scopes import Scope
 from app.letters.markup import policy_of
-from app.letters.regime import preferred
 from app.portfolio.report_page import page
 from app.portfolio.report_schema import REPORT_EXAMPLES, ReportAnswer, ReportList, ReportRequest
 from app.portfolio.schema import COMPARISON_EXAMPLES, ComparisonAnswer, ComparisonRequest
-
-MODEL = Path(
-    alias="id", description="Name of the model, without a version.",
-    openapi_examples={"demo": {"value": "consumer-loan"}},
-)  # fmt: skip
+from app.questions.answers import Json
+from app.service import Service
 
 REPORT = "job_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
 
@@ -50,7 +47,7 @@ router = APIRouter(tags=["ledger"], route_class=guarded(Scope.AUDIT))
     ),
 )
 async def compare(
-    model_id: Annotated[str, MODEL],
+    model_id: ModelId,
     request: Annotated[ComparisonRequest, Body(openapi_examples=COMPARISON_EXAMPLES)],
     service: ServiceDep,
     prefer: PreferDep,
@@ -61,9 +58,7 @@ async def compare(
     /jobs/{id}/results` has the figures, as `application/x-ndjson` a line for each record, without values of features.
     No promises: the ledger has a digest of the figures. Records count against the key's budget.
     """
-    rows, most = request.rows(), service.settings.max_batch_rows
-    if rows is not None and len(rows) > most:
-        raise BodyTooLarge(f"A comparison must not have more than {most:,} records.")
+    rows = _limited("comparison", request.rows(), service)
     versions = request.baseline, request.candidate
     job = await service.comparisons.start(model_id, *versions, request.question(), rows, request.fail_if)
     return await answer_later(job, prefer, service)
@@ -96,11 +91,16 @@ async def report(
     Also for whom it is harder, beyond chance and at equal score, where `groups` asks. A job with results as those of a
     comparison.
     """
-    rows, most = request.rows(), service.settings.max_batch_rows
-    if rows is not None and len(rows) > most:
-        raise BodyTooLarge(f"A report must not have more than {most:,} records.")
+    rows = _limited("report", request.rows(), service)
     job = await service.reports.start(name, request.question(), rows, request.period(), request.figures())
     return await answer_later(job, prefer, service)
+
+
+def _limited(what: str, rows: list[Json] | None, service: Service) -> list[Json] | None:
+    most = service.settings.max_batch_rows
+    if rows is not None and len(rows) > most:
+        raise BodyTooLarge(f"A {what} must not have more than {most:,} records.")
+    return rows
 
 
 @router.get(
@@ -111,7 +111,7 @@ async def report(
     responses=refusals("/models/consumer-loan/reports", errors.InvalidRequest, errors.UnknownModel, errors.NotReady),
 )
 async def list_reports(
-    model_id: Annotated[str, MODEL], service: ServiceDep, limit: Limit = 50, cursor: Cursor = None
+    model_id: ModelId, service: ServiceDep, limit: Limit = 50, cursor: Cursor = None
 ) -> JSONResponse:
     """A page of the reports whose jobs are still there, as GET /jobs lists them."""
     paging.check(cursor, JOB_ID)
@@ -144,15 +144,12 @@ async def list_reports(
 async def get_report(
     report_id: Annotated[str, Path(alias="id", openapi_examples={"report": {"value": REPORT}})],
     service: ServiceDep,
-    form: Annotated[
-        Literal["json", "html"] | None, Query(alias="format", description="The form of the answer; else `Accept`.")
-    ] = None,
-    accept: Annotated[str, Header(description="`application/json` or `text/html`.")] = "",
+    form: PageForm = None,
+    accept: Accept = "",
 ) -> Response:
     """The figures that `GET /jobs/{id}/results` returns; `text/html` is one file with plots and tables that prints."""
     found = await service.reports.result(report_id)
-    known = [one for one in preferred(accept) if one in ("text/html", "application/json", "*/*")]
-    if form == "html" or (form is None and known[:1] == ["text/html"]):
+    if wants_page(form, accept):
         written = page(found)
         return HTMLResponse(written, headers={"Vary": "Accept", "Content-Security-Policy": policy_of(written)})
     return JSONResponse(found, headers={"Vary": "Accept"})

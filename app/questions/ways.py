@@ -1,7 +1,8 @@
 """How an answer distinguishes several ways, and in which order the changes of one help most."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.sentences import FeatureChange
@@ -58,6 +59,14 @@ def difference(
     return Difference(
         features=tuple(feature.name for feature in new),
         overlap=shared / len(found.changed) if found.changed else 0.0,
+    )
+
+
+def changes_in_order(way: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The changes of a way of an answer in the order in which each helps most; others, as what only time does, last."""
+    names = [step["feature"] for step in way.get("steps") or ()]
+    return sorted(
+        way["changes"], key=lambda one: names.index(one["feature"]) if one["feature"] in names else len(names)
     )
 
 
