@@ -1,8 +1,8 @@
 """Everything that can be wrong with a manifest, with a JSON pointer and a sentence for each fault."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import PurePosixPath
 
 from pydantic import ValidationError
@@ -29,7 +29,7 @@ OWN_HEADERS = frozenset({
 
 
 def form_faults(error: ValidationError) -> list[Fault]:
-    """What is wrong with the form of a manifest."""
+    """The faults of a manifest that does not have the form of `Manifest`."""
     faults = {
         _pointer(details): Fault(_pointer(details), _sentence(details))
         for details in error.errors()
@@ -62,24 +62,29 @@ def _sentence(details: ErrorDetails) -> str:
     return unknown_key("this part of a manifest" if len(place) > 1 else "a manifest", key, Manifest.model_fields)
 
 
+def _where(*rows: tuple[bool, str, str]) -> list[Fault]:
+    """The fault of each row whose condition holds: a condition, a pointer, and a sentence."""
+    return [Fault(pointer, detail) for wrong, pointer, detail in rows if wrong]
+
+
 def semantic_faults(manifest: Manifest) -> list[Fault]:
-    """What is wrong with a manifest whose form is right."""
+    """The faults of a manifest whose form is right."""
+    artifact = manifest.artifact
+    of_artifact = _endpoint_faults if isinstance(artifact, Endpoint) else _file_faults
     return [
         *feature_faults(manifest.features),
         *rule_faults(manifest.rules, manifest.features),
-        *path_faults(manifest.artifact, manifest.reference),
-        *_raw_faults(manifest),
+        *path_faults(artifact, manifest.reference),
+        *_indicator_faults(manifest),
         *_output_faults(manifest),
         *label_faults(manifest),
         *time_faults(manifest),
-        *_FORMAT_FAULTS[manifest.artifact.format](manifest),
-        *([] if manifest.artifact.format in (Format.ONNX, Format.HTTP) else _only_onnx(manifest)),
-        *_only_trees(manifest.artifact),
+        *of_artifact(manifest),
     ]
 
 
 def feature_faults(features: Sequence[Feature]) -> list[Fault]:
-    """What is wrong with the features."""
+    """The faults of the features."""
     endless = [
         Fault(f"/features/{j}/{field.name}", "must be a finite number")
         for j, feature in enumerate(features)
@@ -99,18 +104,14 @@ def path_faults(artifact: Artifact | Endpoint | None, reference: str | None) -> 
         for pointer, path in paths.items()
         if path.parts and path.parts[0] in INSTALLED
     ]
-    if len(paths) == 2 and len(set(paths.values())) == 1:
-        faults.append(Fault("/reference", "must be another file than the artifact"))
-    return faults
+    same = len(paths) == 2 and len(set(paths.values())) == 1
+    return faults + _where((same, "/reference", "must be another file than the artifact"))
 
 
-def _raw_faults(manifest: Manifest) -> list[Fault]:
-    """Indicators, for which a table of records has no column."""
-    if manifest.input is not Input.RAW:
-        return []
+def _indicator_faults(manifest: Manifest) -> list[Fault]:
     return [
         Fault(f"/features/{j}/missing", "must be nan or fill: a table of raw records has no column for an indicator")
-        for j, feature in enumerate(manifest.features)
+        for j, feature in enumerate(manifest.features if manifest.input is Input.RAW else ())
         if feature.missing is Missing.INDICATOR and not feature.is_group
     ]
 
@@ -128,134 +129,139 @@ def rule_faults(rules: Sequence[str], features: Sequence[Feature]) -> list[Fault
 
 
 def _output_faults(manifest: Manifest) -> list[Fault]:
-    if manifest.output is Output.PROBABILITY and not 0.0 < manifest.threshold < 1.0:
-        percent = f"; for {manifest.threshold:g} % write {manifest.threshold / 100:g}" if manifest.threshold > 1 else ""
-        return [Fault("/threshold", f"must be above 0 and below 1 for a model that outputs a probability{percent}")]
-    if manifest.output is Output.MARGIN and manifest.artifact.format is not Format.SKLEARN:
-        return [Fault("/output", "margin belongs to the format sklearn: the decision function of an estimator")]
-    if manifest.output in (Output.LOGIT, Output.MARGIN) and not abs(manifest.threshold) < LOGIT_LIMIT:
-        return [Fault("/threshold", f"must be a {manifest.output} between -{LOGIT_LIMIT:g} and {LOGIT_LIMIT:g}")]
-    return _points_faults(manifest)
-
-
-def _points_faults(manifest: Manifest) -> list[Fault]:
-    stated = manifest.model_fields_set
-    if manifest.output is not Output.POINTS:
-        return [Fault(f"/{key}", "belongs to output: points") for key in ("better", "odds") if key in stated]
-    faults = []
-    if "threshold" not in stated:
-        faults.append(Fault("/threshold", "is missing: the points from which the decision is favourable"))
-    if "favourable" in stated:
-        faults.append(Fault("/favourable", "does not belong to output: points; say better: lower if fewer are better"))
-    if (manifest.odds.base_odds is None) != (manifest.odds.base_points is None):
-        faults.append(Fault("/odds", "needs base_odds and base_points together, or neither"))
-    return faults
+    """The faults of `output`, and of the keys whose meaning depends on it."""
+    output, threshold, stated = manifest.output, manifest.threshold, manifest.model_fields_set
+    points, odds = output is Output.POINTS, manifest.odds
+    percent = f"; for {threshold:g} % write {threshold / 100:g}" if threshold > 1 else ""
+    margin = output is Output.MARGIN and manifest.artifact.format is not Format.SKLEARN
+    endless = not margin and output in (Output.LOGIT, Output.MARGIN) and not abs(threshold) < LOGIT_LIMIT
+    return _where(
+        (output is Output.PROBABILITY and not 0.0 < threshold < 1.0, "/threshold",
+         f"must be above 0 and below 1 for a model that outputs a probability{percent}"),
+        (margin, "/output", "margin belongs to the format sklearn: the decision function of an estimator"),
+        (endless, "/threshold", f"must be a {output} between -{LOGIT_LIMIT:g} and {LOGIT_LIMIT:g}"),
+        (not points and "better" in stated, "/better", "belongs to output: points"),
+        (not points and "odds" in stated, "/odds", "belongs to output: points"),
+        (points and "threshold" not in stated, "/threshold",
+         "is missing: the points from which the decision is favourable"),
+        (points and "favourable" in stated, "/favourable",
+         "does not belong to output: points; say better: lower if fewer are better"),
+        (points and (odds.base_odds is None) != (odds.base_points is None), "/odds",
+         "needs base_odds and base_points together, or neither"),
+    )  # fmt: skip
 
 
 def label_faults(manifest: Manifest) -> list[Fault]:
-    """What is wrong with `label` and `refits`."""
-    stated = "refits" in manifest.model_fields_set
-    if manifest.label is None:
-        return [Fault("/refits", "belongs to a label")] if stated else []
-    if stated and manifest.artifact.format is not Format.LINEAR:
-        return [Fault("/refits", "belongs to the format linear")]
-    if manifest.label in [feature.name for feature in manifest.features]:
-        return [Fault("/label", "is the name of a feature; the true outcome is a column of its own")]
-    return []
+    """The faults of `label` and `refits`."""
+    label, stated = manifest.label, "refits" in manifest.model_fields_set
+    return _where(
+        (stated and label is None, "/refits", "belongs to a label"),
+        (stated and label is not None and manifest.artifact.format is not Format.LINEAR, "/refits",
+         "belongs to the format linear"),
+        (label in [feature.name for feature in manifest.features], "/label",
+         "is the name of a feature; the true outcome is a column of its own"),
+    )  # fmt: skip
 
 
 def time_faults(manifest: Manifest) -> list[Fault]:
-    """What is wrong with `time`."""
-    if manifest.time is None:
-        return []
-    if manifest.time.column in [feature.name for feature in manifest.features]:
-        return [Fault("/time/column", "is the name of a feature; a date is a column of its own, and never an input")]
-    if manifest.time.column == manifest.label:
-        return [Fault("/time/column", "is the column of the true outcome; a date is a column of its own")]
-    return []
+    """The faults of `time`."""
+    column = manifest.time and manifest.time.column
+    return _where(
+        (column in [feature.name for feature in manifest.features], "/time/column",
+         "is the name of a feature; a date is a column of its own, and never an input"),
+        (column is not None and column == manifest.label, "/time/column",
+         "is the column of the true outcome; a date is a column of its own"),
+    )  # fmt: skip
 
 
-def _linear_faults(manifest: Manifest) -> list[Fault]:
-    faults = _no_architecture(manifest) + _numeric_output(manifest, points=True)
-    faults += _favourable_index(manifest)
-    if manifest.input is not Input.ENCODED:
-        faults.append(
-            Fault("/input", 'must be encoded; "space": "raw" in the file means that its weights apply to raw numbers')
-        )
-    return faults
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Form:
+    """What a manifest says of a model in a file of one format."""
+
+    outputs: tuple[Output, ...] = tuple(Output)
+    numbered: bool = False
+    """Whether the classes are 0 and 1."""
+    input: Input | None = None
+    """The only input; None where both are possible."""
+    other_input: str = ""
+    """The sentence about another input."""
+    no_map: str = ""
+    """Why it has no `map`."""
+    suffixes: tuple[str, ...] = ("",)
+    other_suffix: str = ""
+    """The sentence about a file whose name ends otherwise."""
 
 
-def _torch_faults(manifest: Manifest) -> list[Fault]:
-    faults = _numeric_output(manifest) + _favourable_index(manifest)
-    if manifest.input is not Input.ENCODED:
-        faults.append(Fault("/input", "must be encoded: a network takes numbers"))
-    if manifest.file.map is not None:
-        faults.append(Fault("/artifact/map", "is not for the format torch: a network takes every encoded column"))
-    architecture = manifest.file.architecture
-    if architecture is None:
-        return [*faults, Fault("/artifact/architecture", "is missing: a state dict does not describe its network")]
-    return faults + _last_layer_faults(manifest, architecture)
+_NUMBERS = (Output.PROBABILITY, Output.LOGIT)
+
+_FORMS = {
+    Format.LINEAR: _Form(
+        outputs=(*_NUMBERS, Output.POINTS), numbered=True, input=Input.ENCODED,
+        other_input='must be encoded; "space": "raw" in the file means that its weights apply to raw numbers',
+    ),
+    Format.TORCH: _Form(
+        outputs=_NUMBERS, numbered=True, input=Input.ENCODED, other_input="must be encoded: a network takes numbers",
+        no_map="a network takes every encoded column",
+    ),
+    Format.SKLEARN: _Form(
+        suffixes=ESTIMATORS, other_suffix="must end in .skops, or in .joblib or .pkl for a model that is trusted",
+    ),
+    Format.XGBOOST: _Form(
+        outputs=(*_NUMBERS, Output.POINTS), numbered=True, suffixes=(".json", ".ubj"),
+        other_suffix='must end in .json or .ubj; booster.save_model("model.json") writes such a file',
+    ),
+    Format.LIGHTGBM: _Form(outputs=(*_NUMBERS, Output.POINTS), numbered=True),
+    Format.SCORECARD: _Form(
+        outputs=(Output.POINTS,), input=Input.RAW,
+        other_input="must be raw: attributes of a scorecard are values of records",
+        no_map="its attributes name features", suffixes=(".csv", ".yaml", ".yml", ".json"),
+        other_suffix="must end in .csv, .yaml or .json",
+    ),
+    Format.ONNX: _Form(),
+}  # fmt: skip
+
+
+def _file_faults(manifest: Manifest) -> list[Fault]:
+    """Where a manifest does not fit the format of its file."""
+    file = manifest.file
+    form, network = _FORMS[file.format], file.architecture
+    torch, onnx, trees = (file.format is Format.TORCH, file.format is Format.ONNX, file.format in TREES)
+    of_servers = "belongs to the formats onnx and http"
+    of_trees = "belongs to the files of boosted trees; an estimator or a graph has it inside"
+    faults = _where(
+        (manifest.output not in (*form.outputs, Output.MARGIN), "/output",
+         f"must be {' or '.join(form.outputs)} for the format {file.format}"),
+        (form.input not in (None, manifest.input), "/input", form.other_input),
+        (bool(form.no_map) and file.map is not None, "/artifact/map",
+         f"is not for the format {file.format}: {form.no_map}"),
+        (not file.path.endswith(form.suffixes), "/artifact/path", form.other_suffix),
+        (network is not None and not torch, "/artifact/architecture", "belongs to the format torch"),
+        (network is None and torch, "/artifact/architecture", "is missing: a state dict does not describe its network"),
+        (file.output_name is not None and not onnx, "/artifact/output_name", of_servers),
+        (file.column is not None and not onnx, "/artifact/column", of_servers),
+        (file.codes != "positions" and not trees, "/artifact/codes", of_trees),
+        (file.missing is not None and not trees, "/artifact/missing", of_trees),
+    )  # fmt: skip
+    if form.numbered and manifest.output is not Output.POINTS:
+        faults += _favourable_index(manifest)
+    if onnx and (file.column is not None or manifest.output is not Output.PROBABILITY):  # a graph may name its classes
+        faults += _column_faults(manifest, file.column)
+    return faults + (_last_layer_faults(manifest, network) if network is not None and torch else [])
 
 
 def _last_layer_faults(manifest: Manifest, architecture: Architecture) -> list[Fault]:
-    pointer, width = "/artifact/architecture", architecture.layers[-1]
+    pointer, width, stated = "/artifact/architecture", architecture.layers[-1], architecture.output_activation
+    implied, logit = "sigmoid" if width == 1 else "softmax", manifest.output is Output.LOGIT
     if width > 2:
         return [Fault(f"{pointer}/layers", f"must end in 1 output (a logit) or 2 (one for each class), not {width}")]
-    faults: list[Fault] = []
-    stated, implied = architecture.output_activation, "sigmoid" if width == 1 else "softmax"
-    if stated is not None and manifest.output is Output.LOGIT:
-        faults.append(Fault(f"{pointer}/output_activation", "yields a probability, but output is logit"))
-    elif stated not in (None, implied):
-        faults.append(Fault(f"{pointer}/output_activation", f"must be {implied} for {width} output(s)"))
-    return faults
+    return _where(
+        (stated is not None and logit, f"{pointer}/output_activation", "yields a probability, but output is logit"),
+        (stated not in (None, implied) and not logit, f"{pointer}/output_activation",
+         f"must be {implied} for {width} output(s)"),
+    )  # fmt: skip
 
 
-def _sklearn_faults(manifest: Manifest) -> list[Fault]:
-    faults = _no_architecture(manifest)
-    if not manifest.file.path.endswith(ESTIMATORS):
-        faults.append(Fault("/artifact/path", "must end in .skops, or in .joblib or .pkl for a model that is trusted"))
-    return faults
-
-
-def _boosting_faults(manifest: Manifest) -> list[Fault]:
-    faults = _no_architecture(manifest) + _numeric_output(manifest, points=True)
-    return faults + ([] if manifest.output is Output.POINTS else _favourable_index(manifest))
-
-
-def _xgboost_faults(manifest: Manifest) -> list[Fault]:
-    faults = _boosting_faults(manifest)
-    if not manifest.file.path.endswith((".json", ".ubj")):
-        detail = 'must end in .json or .ubj; booster.save_model("model.json") writes such a file'
-        faults.append(Fault("/artifact/path", detail))
-    return faults
-
-
-def _scorecard_faults(manifest: Manifest) -> list[Fault]:
-    faults = _no_architecture(manifest)
-    if manifest.output is not Output.POINTS:
-        faults.append(Fault("/output", "must be points for the format scorecard"))
-    if manifest.input is not Input.RAW:
-        faults.append(Fault("/input", "must be raw: attributes of a scorecard are values of records"))
-    if manifest.file.map is not None:
-        faults.append(Fault("/artifact/map", "is not for the format scorecard: its attributes name features"))
-    if not manifest.file.path.endswith((".csv", ".yaml", ".yml", ".json")):
-        faults.append(Fault("/artifact/path", "must end in .csv, .yaml or .json"))
-    return faults
-
-
-def _favourable_index(manifest: Manifest) -> list[Fault]:
-    if manifest.favourable in (0, 1):
-        return []
-    return [Fault("/favourable", "must be 1, or 0 for a model whose output is that of the unfavourable class")]
-
-
-def _onnx_faults(manifest: Manifest) -> list[Fault]:
-    # A graph may name its classes.
-    named = manifest.file.column is None and manifest.output is Output.PROBABILITY
-    return _no_architecture(manifest) + ([] if named else _column_faults(manifest, manifest.file.column))
-
-
-def _http_faults(manifest: Manifest) -> list[Fault]:
+def _endpoint_faults(manifest: Manifest) -> list[Fault]:
     endpoint = manifest.artifact
     assert isinstance(endpoint, Endpoint)
     faults = _column_faults(manifest, endpoint.column)
@@ -263,64 +269,27 @@ def _http_faults(manifest: Manifest) -> list[Fault]:
         _ = endpoint.place
     except ValueError as error:
         faults.append(Fault("/artifact/url", str(error)))
-    if endpoint.protocol is Protocol.OIP_V2 and endpoint.output_name is None:
-        faults.append(Fault("/artifact/output_name", "is missing: servers of this protocol have outputs by name"))
-    if endpoint.protocol is Protocol.MLFLOW:
-        faults += [
-            Fault(f"/artifact/{key}", "belongs to the protocol oip-v2")
-            for key in ("input_name", "datatype")
-            if key in endpoint.model_fields_set
-        ]
-    if endpoint.secret_header is not None and endpoint.secret is None:
-        faults.append(Fault("/artifact/secret_header", "belongs to a secret"))
-    if (endpoint.secret_header or "").lower() in OWN_HEADERS:
-        faults.append(Fault("/artifact/secret_header", "must not be a header that the service or HTTP itself sets"))
-    return faults
+    header, stated = endpoint.secret_header, endpoint.model_fields_set
+    mlflow = endpoint.protocol is Protocol.MLFLOW
+    return faults + _where(
+        (not mlflow and endpoint.output_name is None, "/artifact/output_name",
+         "is missing: servers of this protocol have outputs by name"),
+        (mlflow and "input_name" in stated, "/artifact/input_name", "belongs to the protocol oip-v2"),
+        (mlflow and "datatype" in stated, "/artifact/datatype", "belongs to the protocol oip-v2"),
+        (header is not None and endpoint.secret is None, "/artifact/secret_header", "belongs to a secret"),
+        ((header or "").lower() in OWN_HEADERS, "/artifact/secret_header",
+         "must not be a header that the service or HTTP itself sets"),
+    )  # fmt: skip
+
+
+def _favourable_index(manifest: Manifest) -> list[Fault]:
+    detail = "must be 1, or 0 for a model whose output is that of the unfavourable class"
+    return _where((manifest.favourable not in (0, 1), "/favourable", detail))
 
 
 def _column_faults(manifest: Manifest, column: int | None) -> list[Fault]:
     """Faults where it is not clear which number is that of the favourable class."""
-    if manifest.output is not Output.PROBABILITY:
-        faults = [] if column is None else [Fault("/artifact/column", "belongs to output: probability")]
-        return faults if manifest.output is Output.LABEL else faults + _favourable_index(manifest)
-    return _favourable_index(manifest) if column is None else []
-
-
-def _only_onnx(manifest: Manifest) -> list[Fault]:
-    return [
-        Fault(f"/artifact/{key}", "belongs to the formats onnx and http")
-        for key in ("output_name", "column")
-        if getattr(manifest.file, key) is not None
-    ]
-
-
-def _only_trees(artifact: Artifact | Endpoint) -> list[Fault]:
-    if isinstance(artifact, Endpoint) or artifact.format in TREES:
-        return []
-    stated = {"codes": artifact.codes != "positions", "missing": artifact.missing is not None}
-    detail = "belongs to the files of boosted trees; an estimator or a graph has it inside"
-    return [Fault(f"/artifact/{key}", detail) for key, given in stated.items() if given]
-
-
-def _no_architecture(manifest: Manifest) -> list[Fault]:
-    if manifest.file.architecture is None:
-        return []
-    return [Fault("/artifact/architecture", "belongs to the format torch")]
-
-
-def _numeric_output(manifest: Manifest, *, points: bool = False) -> list[Fault]:
-    if manifest.output is Output.LABEL or (manifest.output is Output.POINTS and not points):
-        return [Fault("/output", f"must be probability or logit for the format {manifest.artifact.format}")]
-    return []
-
-
-_FORMAT_FAULTS: dict[Format, Callable[[Manifest], list[Fault]]] = {
-    Format.LINEAR: _linear_faults,
-    Format.TORCH: _torch_faults,
-    Format.SKLEARN: _sklearn_faults,
-    Format.XGBOOST: _xgboost_faults,
-    Format.LIGHTGBM: _boosting_faults,
-    Format.ONNX: _onnx_faults,
-    Format.HTTP: _http_faults,
-    Format.SCORECARD: _scorecard_faults,
-}
+    probability = manifest.output is Output.PROBABILITY
+    found = _where((not probability and column is not None, "/artifact/column", "belongs to output: probability"))
+    named = manifest.output is Output.LABEL or (probability and column is not None)
+    return found if named else found + _favourable_index(manifest)

@@ -175,7 +175,7 @@ def test_names_are_compared_as_lightgbm_writes_them(model: ModelDirectory, store
     ("changes", "pointer", "sentence"),
     [
         ({"input": "raw"}, "/features", "are 6, but the model was trained on 8 columns"),
-        ({"output": "label"}, "/output", "probability or logit for the format lightgbm"),
+        ({"output": "label"}, "/output", "probability or logit or points for the format lightgbm"),
         ({"favourable": "good"}, "/favourable", "must be 1, or 0"),
     ],
 )

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from app.errors import ModelRefused
+from app.recourse.models.score import Output
+from app.registry.drafting import onnx_file
 from app.registry.drafting.draft import Wish, draft
 from app.registry.drafting.questions import Undecided
 from app.registry.lender_scores import outputs_of
@@ -272,3 +274,30 @@ def test_scorecards_of_libraries_are_read(tmp_path: Path, kind: str, json_of_toa
         name, content = "card.json", json.dumps(found).encode()
     middle = repr(float(np.median(expected)))
     np.testing.assert_allclose(outputs(drafted(tmp_path, name, content, made=made, threshold=middle)), expected)
+
+
+# --- graphs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("outputs", "chosen"),
+    [
+        (["variable"], (Output.PROBABILITY, None)),
+        (["raw", "probabilities"], (Output.PROBABILITY, "probabilities")),
+        (["raw", "margin"], None),
+        (["prob_good", "prob_bad"], None),
+    ],
+)
+def test_the_output_of_a_graph_that_has_probabilities_is_found(
+    outputs: list[str], chosen: tuple[Output, str | None] | None
+) -> None:
+    helper, kind = library("onnx").helper, library("onnx").TensorProto.FLOAT
+    nodes = [helper.make_node("Sigmoid", ["x"], [name]) for name in outputs]
+    matrix = [helper.make_tensor_value_info(name, kind, [None, 3]) for name in ("x", *outputs)]
+    model = helper.make_model(helper.make_graph(nodes, "g", matrix[:1], matrix[1:])).SerializeToString()
+    if chosen is None:
+        with pytest.raises(ModelRefused, match=f"has the outputs {', '.join(outputs)}: export only the one with the"):
+            onnx_file.read("m.onnx", model)
+    else:
+        facts = onnx_file.read("m.onnx", model)
+        assert (facts.output, facts.artifact.get("output_name")) == chosen
