@@ -38,10 +38,8 @@ class Load(Protocol):
 
         A remote model is not called yet.
 
-        Raises
-        ------
-        ModelRefused : with every fault, pointers as in `app.registry.manifest`
-        ModelUnusable : a library or a secret is missing, or the host of a remote model is not allowed
+        Raises `ModelRefused` with every fault, pointers as in `app.registry.manifest`; `ModelUnusable` where a library
+        or a secret is missing, or the host of a remote model is not allowed.
         """
 
 

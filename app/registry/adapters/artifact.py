@@ -16,7 +16,8 @@ from pydantic import BeforeValidator, FiniteFloat, ValidationError
 from pydantic_core import PydanticKnownError
 
 from app.errors import Fault, ModelRefused
-from app.recourse.features import escape, number_of_text
+from app.recourse.features import FeatureSpace, escape, number_of_text
+from app.recourse.models.black_box import BlackBox, Predict
 from app.registry.files import inside
 from app.registry.form_sentences import sentence_of
 from app.registry.manifest import Manifest
@@ -45,9 +46,7 @@ FAULTS = 20
 def read_artifact(manifest: Manifest, directory: Path) -> bytes:
     """The bytes of the artifact, checked against the digest in the manifest.
 
-    Raises
-    ------
-    ModelRefused : there is no such file inside the directory, or it is another one
+    Raises `ModelRefused` where the directory has no such file, or the file has another digest.
     """
     try:
         content = inside(directory, manifest.file.path).read_bytes()
@@ -57,6 +56,14 @@ def read_artifact(manifest: Manifest, directory: Path) -> bytes:
     if found != manifest.file.sha256:
         raise ModelRefused(faults=[digest_fault(found)])
     return content
+
+
+def black_box_of(manifest: Manifest, space: FeatureSpace, predict: Predict, **more: Any) -> BlackBox:
+    """The black box of a function whose output is as the manifest says; `more` are other fields of `BlackBox`."""
+    return BlackBox(
+        space=space, predict=predict, input=manifest.input, output=manifest.output, threshold=manifest.threshold,
+        points=manifest.points, **more,
+    )  # fmt: skip
 
 
 def refused(detail: str, place: str = "") -> ModelRefused:

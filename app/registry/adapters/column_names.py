@@ -137,7 +137,7 @@ def _usual_names(j: int, space: FeatureSpace) -> list[str]:
 
 
 def level_texts(level: RawValue) -> list[str]:
-    """How a level is written in names of columns."""
+    """The ways in which names of columns write a level, such as `True`, `true` and `1`."""
     if level is None:
         return ["nan", "None", "missing"]
     return ["True", "true", "1"] if level is True else ["False", "false", "0"] if level is False else [str(level)]
@@ -192,7 +192,7 @@ def whole_levels(feature: Feature) -> bool:
 
 
 def code_column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
-    """As `raw_column`, with levels that are whole numbers as numbers; a missing one is NaN."""
+    """Maps raw numbers as `raw_column` does, but levels that are whole numbers to numbers, and a missing one to NaN."""
     if feature.is_number or not whole_levels(feature):
         return raw_column(feature)
     codes = np.array([int(level) for level in feature.categories])
@@ -221,9 +221,7 @@ def numbers_to_output(values: np.ndarray, manifest: Manifest, column: int | None
     values : (n,) or (n, 1), for class 1; or (n, k), a probability for each class
     column : of (n, k), the favourable class; where it is None, that is class 0 or 1
 
-    Raises
-    ------
-    ModelOutputInvalid : another shape
+    Raises `ModelOutputInvalid` for another shape.
     """
     values = np.asarray(values, dtype=float)
     if values.ndim == 2 and values.shape[1] == 1 and column is None:

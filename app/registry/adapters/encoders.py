@@ -49,16 +49,21 @@ def imputed(estimator: Any, names: Sequence[str]) -> dict[str, Any]:
     """The columns whose missing values a step fills, and what that step takes for missing."""
     return {
         column: step.missing_values
-        for one in within(estimator)
-        for _, transformer, selected in getattr(first_step(one), "transformers_", ())
-        for step in steps(transformer)
+        for step, columns in column_steps(estimator, names)
         if hasattr(step, "missing_values")
-        for column in selection(selected, names)
+        for column in columns
     }
 
 
+def column_steps(estimator: Any, names: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
+    """The steps inside the first ones that take some columns of the table, and the names of these."""
+    for one in within(estimator):
+        for _, transformer, selected in getattr(first_step(one), "transformers_", ()):
+            yield from ((step, selection(selected, names)) for step in steps(transformer))
+
+
 def missing_marks(estimator: Any, names: Sequence[str]) -> dict[str, str | None]:
-    """What the steps take for a missing level, where that is not NaN: None, or a text such as the empty one."""
+    """The marks that the steps read as missing levels, by column: None or a text such as ""; none where it is NaN."""
     filled = imputed(estimator, names)
     found = {column: mark for column, mark in filled.items() if mark is None or isinstance(mark, str)}
     for column, encoder, known in encoded(estimator, names):
@@ -69,7 +74,7 @@ def missing_marks(estimator: Any, names: Sequence[str]) -> dict[str, str | None]
 
 
 def first_step(estimator: Any) -> Any:
-    """What takes the table: the first step of a pipeline, or the encoder that boosted histograms hold."""
+    """The step that receives the table: the first of a pipeline, or the encoder that boosted histograms hold."""
     first = next(steps(estimator), None)
     if hasattr(first, "is_categorical_"):
         held = (part for part in vars(first).values() if type(part).__name__ == "ColumnTransformer")

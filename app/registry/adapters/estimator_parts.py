@@ -95,9 +95,7 @@ def types_of_members() -> list[str]:
 def with_boosters(parts: Sequence[Any]) -> None:
     """Give the estimators among the parts of an object their boosters.
 
-    Raises
-    ------
-    ModelRefused : a state is no sound ensemble, or an estimator of a library has no booster of its own
+    Raises `ModelRefused` where a state is no sound ensemble, or an estimator of a library has no booster of its own.
     """
     known = {name: member for member in MEMBERS for name in member.estimators}
     placed: set[int] = set()

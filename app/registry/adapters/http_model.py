@@ -12,7 +12,6 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from jaxtyping import Float
 from app.errors import DeadlineExceeded, Fault, ModelOutputInvalid, ModelUnavailable, ModelUnusable
 from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox, input_of_rows
-from app.registry.adapters.artifact import refused
+from app.registry.adapters.artifact import black_box_of, refused
 from app.registry.adapters.protocols import Dialect, dialect
 from app.registry.adapters.wire import Answer, OutOfTime, TooLarge, Wire
 from app.registry.artifact import PINS, Endpoint, Protocol
@@ -44,10 +43,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     assert isinstance(endpoint, Endpoint)
     wire = Wire(endpoint.url, _host(endpoint, trust), _headers(endpoint))
     model = RemoteModel(wire=wire, dialect=dialect(manifest, endpoint, space), endpoint=endpoint)
-    return BlackBox(
-        space=space, predict=model.predict, input=manifest.input, output=manifest.output,
-        threshold=manifest.threshold, points=manifest.points, remote=model, rowwise=True,
-    )  # fmt: skip
+    return black_box_of(manifest, space, model.predict, remote=model, rowwise=True)
 
 
 def _host(endpoint: Endpoint, trust: Trust) -> RemoteHost:
@@ -115,25 +111,19 @@ class RemoteModel:
         return requests, rows + requests * self._pinned
 
     def predict(self, rows: np.ndarray) -> Float[np.ndarray, "n"]:
-        """Outputs for the favourable class; errors as `predict_by`, but for the deadline."""
+        """`predict_by` without a deadline."""
         return self.predict_by(rows, math.inf)
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> Float[np.ndarray, "n"]:
         """Outputs for the favourable class.
 
-        Raises
-        ------
-        DeadlineExceeded : `deadline`, a `time.monotonic()`, has passed
-        ModelUnavailable : the server is unreachable or unavailable
-        ModelOutputInvalid : its response is not one number per record
-        ModelUnusable : another model responds
+        Raises `DeadlineExceeded` where `deadline`, a `time.monotonic()`, has passed; `ModelUnavailable` where the
+        server is unreachable or unavailable; `ModelOutputInvalid` where its response is not one number per record;
+        `ModelUnusable` where another model responds.
         """
-        batches = [self._ask(batch, deadline) for batch in self._batches(rows)]
-        return np.concatenate(batches) if batches else np.zeros(0)
-
-    def _batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         size = self.endpoint.max_batch - self._pinned
-        return (rows[start : start + size] for start in range(0, len(rows), size))
+        starts = range(0, len(rows), size)
+        return np.concatenate([np.zeros(0), *(self._ask(rows[k : k + size], deadline) for k in starts)])
 
     def _ask(self, rows: np.ndarray, deadline: float) -> Float[np.ndarray, "n"]:
         """One request."""
@@ -162,7 +152,7 @@ class RemoteModel:
 
 
 def metadata_faults(black_box: BlackBox) -> list[Fault]:
-    """What a server says of its model that does not fit the manifest; none where it says nothing."""
+    """Faults where the server's description of its model contradicts the manifest; none where it describes nothing."""
     model = black_box.remote
     assert isinstance(model, RemoteModel)
     try:
@@ -173,13 +163,10 @@ def metadata_faults(black_box: BlackBox) -> list[Fault]:
 
 
 def description(endpoint: Endpoint, trust: Trust) -> bytes | None:
-    """What a server says of its model; None where it says nothing, as MLflow's.
+    """The server's description of its model, in JSON; None where it gives none, as MLflow's.
 
-    Raises
-    ------
-    ModelRefused : its host is not allowed
-    ModelUnusable : its token is not in the environment
-    ModelUnavailable : it cannot be reached, or is too slow
+    Raises `ModelRefused` where the host is not allowed; `ModelUnusable` where its token is not in the environment;
+    `ModelUnavailable` where the server cannot be reached, or is too slow.
     """
     try:
         return _description(Wire(endpoint.url, _host(endpoint, trust), _headers(endpoint)), endpoint)

@@ -22,11 +22,11 @@ from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox, Input, Predict
 from app.recourse.models.score import Output
-from app.registry.adapters.artifact import UNREADABLE, read_artifact, refused, unreadable
+from app.registry.adapters.artifact import UNREADABLE, black_box_of, read_artifact, refused, unreadable
 from app.registry.adapters.estimator_parts import MEMBERS, Member
 from app.registry.adapters.lightgbm_categories import Bitsets, named_categories, pandas_categories
 from app.registry.adapters.optional_import import library
-from app.registry.adapters.tree_input import TreeInput, note_on_unnamed, tree_input, with_codes
+from app.registry.adapters.tree_input import TreeInput, tree_input, with_codes
 from app.registry.adapters.trees import Tree, with_boxes
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
@@ -74,7 +74,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """The content of the file, as far as it is used."""
+    """The parts of the file that predictions need."""
 
     header: Mapping[str, str]
     parts: tuple[_Part, ...]
@@ -87,23 +87,16 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     file, slope, taken = read_trees(read_artifact(manifest, directory), manifest, space)
     taken.warn()
     booster = _booster(_text(file, slope, taken.count))
-    black_box = BlackBox(
-        space=space, predict=_predict(booster, slope, manifest, taken), input=manifest.input,
-        output=manifest.output, threshold=manifest.threshold, points=manifest.points, rowwise=True,
-    )  # fmt: skip
-    if any((part.decisions & MISSING_ZERO).any() for part in file.parts):
-        return black_box  # trained with zero_as_missing: 0 is routed separately, which boxes cannot describe
-    if taken.missing is not None:
-        return black_box  # a number that is read as missing goes its own way, which boxes cannot describe
+    black_box = black_box_of(manifest, space, _predict(booster, slope, manifest, taken), rowwise=True)
+    if taken.missing is not None or any((part.decisions & MISSING_ZERO).any() for part in file.parts):
+        return black_box  # a number that is read as missing (0 by zero_as_missing) goes its own way, which boxes lack
     return with_boxes(black_box, [part.tree for part in file.parts], _edges, taken.indices)
 
 
 def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple[_File, float, TreeInput]:
-    """What the bytes of a file say, the slope of its sigmoid, and the matrix that its trees take.
+    """The parsed file, the slope of its sigmoid, and the matrix that its trees take.
 
-    Raises
-    ------
-    ModelRefused : they are no sound ensemble over these columns
+    Raises `ModelRefused` where the bytes are no sound ensemble over these columns.
     """
     file = _parse(content)
     slope, faults = _header_faults(file.header, points=manifest.output is Output.POINTS)
@@ -120,9 +113,8 @@ def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple
                                               "feature"))  # fmt: skip
     elif manifest.input is Input.RAW and not faults:
         named, more = named_categories(file.categories, space)
-        taken, differing = with_codes(taken, space, named)
+        taken, differing = with_codes(taken, manifest, space, named, asked)
         faults += more + differing
-        taken = replace(taken, notes=note_on_unnamed(space, sorted(asked), named, manifest.file.codes))
     if faults:
         raise ModelRefused(faults=faults)
     return file, slope, taken

@@ -28,7 +28,7 @@ from app.errors import Fault, ModelRefused
 from app.recourse.features import FeatureSpace, escape
 from app.recourse.models.black_box import BlackBox, Predict
 from app.recourse.models.score import Output, sigmoid
-from app.registry.adapters.artifact import Number, form_refusal, read_artifact, refuse_repeated_keys
+from app.registry.adapters.artifact import Number, black_box_of, form_refusal, read_artifact, refuse_repeated_keys
 from app.registry.adapters.column_names import listed, owners_of
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
@@ -50,11 +50,8 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     weights, intercept, file = read_weights(manifest, read_artifact(manifest, directory), space)
     slope = 1.0 if manifest.points is None else manifest.points.slope
     predict, gradient = _functions(weights, intercept, manifest.output, file.link, slope)
-    return BlackBox(
-        space=space, predict=predict, gradient=gradient, input=manifest.input, output=manifest.output,
-        threshold=manifest.threshold, points=manifest.points,
-        linear=file.link == "logit" or manifest.output in (Output.LOGIT, Output.POINTS),
-    )  # fmt: skip
+    linear = file.link == "logit" or manifest.output in (Output.LOGIT, Output.POINTS)
+    return black_box_of(manifest, space, predict, gradient=gradient, linear=linear)
 
 
 def read_weights(
@@ -62,17 +59,16 @@ def read_weights(
 ) -> tuple[Float[np.ndarray, "d"], float, LinearFile]:
     """Weights (d,) and intercept for encoded points, speaking of the favourable class, and the file itself.
 
-    Raises
-    ------
-    ModelRefused : the bytes are no such file, or weigh other columns
+    Raises `ModelRefused` where the bytes are no such file, or weigh other columns.
     """
     file = _named(parse_file(content), space, manifest.file.map)
     faults = _name_faults(file, space)
     if faults:
         raise ModelRefused(faults=faults)
     weights, intercept = _encoded(file, space)
-    if not manifest.favourable:
-        weights, intercept = _turned(weights, intercept, manifest, file)
+    if not manifest.favourable:  # the same model for the other class
+        whole = 1.0 if file.link == "identity" and manifest.output is Output.PROBABILITY else 0.0
+        weights, intercept = -weights, whole - intercept
     return weights, intercept, file
 
 
@@ -123,14 +119,6 @@ def _encoded(file: LinearFile, space: FeatureSpace) -> tuple[Float[np.ndarray, "
         intercept += float(weights[numbers] @ space.center_raw)
         weights[numbers] *= space.scale_raw
     return weights, intercept
-
-
-def _turned(
-    weights: Float[np.ndarray, "d"], intercept: float, manifest: Manifest, file: LinearFile
-) -> tuple[Float[np.ndarray, "d"], float]:
-    """The same model for the other class."""
-    whole = 1.0 if file.link == "identity" and manifest.output is Output.PROBABILITY else 0.0
-    return -weights, whole - intercept
 
 
 def _functions(

@@ -22,7 +22,7 @@ from app.errors import Fault, ModelOutputInvalid, ModelRefused
 from app.recourse.features import Feature, FeatureSpace, FeatureType, Missing
 from app.recourse.models.black_box import BlackBox, Input
 from app.recourse.models.score import Output
-from app.registry.adapters.artifact import read_artifact, refused
+from app.registry.adapters.artifact import black_box_of, read_artifact, refused
 from app.registry.adapters.column_names import (
     chosen_columns,
     labels_to_output,
@@ -76,11 +76,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     column = manifest.file.column
     if column is None and output.type in FRACTIONAL and manifest.output is Output.PROBABILITY:
         column = _column_of_class(classes, manifest)
-    return BlackBox(
-        space=space, input=manifest.input,
-        predict=_predict(session, output, manifest, _feed(session, manifest, space), column),
-        output=manifest.output, threshold=manifest.threshold, points=manifest.points,
-    )  # fmt: skip
+    return black_box_of(manifest, space, _predict(session, output, manifest, _feed(session, manifest, space), column))
 
 
 # --- from the file ---------------------------------------------------------------------------------------------------

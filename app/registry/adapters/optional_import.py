@@ -13,9 +13,7 @@ PACKAGES = {"sklearn": "scikit-learn", "google": "protobuf"}
 def library(extra: str) -> Iterator[None]:
     """Turns a failed import inside into an error that names what to install; `extra` is the model format.
 
-    Raises
-    ------
-    ModelUnusable : a library, or a system library that it needs, is missing, or there is no memory for it
+    Raises `ModelUnusable` where a library, or a system library that it needs, is missing, or there is no memory for it.
     """
     try:
         yield

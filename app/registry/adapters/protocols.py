@@ -39,7 +39,7 @@ class Dialect(ABC):
         """The output of each record, (count,). Raises `ModelOutputInvalid`."""
 
     def metadata_faults(self, body: bytes) -> list[Fault]:  # noqa: ARG002
-        """Where the server's description of the model does not fit the manifest; none where the protocol has none."""
+        """Faults where the server's description contradicts the manifest; none where the protocol has none."""
         return []
 
     def _name(self, own: str) -> str:
@@ -130,7 +130,7 @@ class _OipV2(Dialect):
         return _json({"parameters": {"content_type": "pd"}, "inputs": inputs, **wanted})
 
     def metadata_faults(self, body: bytes) -> list[Fault]:
-        """Where the names of a server's own description of the model are others; none where it has no such names."""
+        """Faults where the server names other inputs or outputs than the manifest; none where it names none."""
         try:
             described = Description.model_validate_json(body)
         except ValidationError:

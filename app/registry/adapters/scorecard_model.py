@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from app.errors import Fault, ModelRefused
 from app.recourse.features import Feature, FeatureSpace
 from app.recourse.models.black_box import BlackBox
-from app.registry.adapters.artifact import FAULTS, Number, form_refusal, read_artifact, refused
+from app.registry.adapters.artifact import FAULTS, Number, black_box_of, form_refusal, read_artifact, refused
 from app.registry.adapters.column_names import level_texts, listed
 from app.registry.manifest import Manifest
 from app.registry.safe_yaml import read_yaml
@@ -71,33 +71,22 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     content = read_artifact(manifest, directory)
     if len(content) > LARGEST_BYTES:
         raise refused(f"has {len(content):,} bytes; {LARGEST_BYTES:,} is the most")
-    card = _of_csv(content, space) if manifest.file.path.endswith(".csv") else _of_yaml(content)
+    try:
+        stated = _of_csv(content, space) if manifest.file.path.endswith(".csv") else read_yaml(content)
+        card = Scorecard.model_validate(stated)
+    except ValidationError as error:
+        raise form_refusal(error) from error
+    except ValueError as error:
+        raise refused(str(error)) from error
     characteristics = _characteristics(card, space)
-    return BlackBox(
-        space=space, predict=_predict(card.base, characteristics), input=manifest.input, output=manifest.output,
-        threshold=manifest.threshold, points=manifest.points, rowwise=True, additive=True,
-    )  # fmt: skip
+    return black_box_of(manifest, space, _predict(card.base, characteristics), rowwise=True, additive=True)
 
 
 # --- from the file ---------------------------------------------------------------------------------------------------
 
 
-def _of_yaml(content: bytes) -> Scorecard:
-    try:
-        data = read_yaml(content)
-    except ValueError as error:
-        raise refused(str(error)) from error
-    return _valid(data)
-
-
-def _valid(data: Any) -> Scorecard:
-    try:
-        return Scorecard.model_validate(data)
-    except ValidationError as error:
-        raise form_refusal(error) from error
-
-
-def _of_csv(content: bytes, space: FeatureSpace) -> Scorecard:
+def _of_csv(content: bytes, space: FeatureSpace) -> dict[str, Any]:
+    """The rows of a CSV as a `Scorecard` has them."""
     try:
         table = list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
@@ -119,7 +108,7 @@ def _of_csv(content: bytes, space: FeatureSpace) -> Scorecard:
         attributes.append(_attribute(cells, features.get(cells["feature"])))
     if len(base) > 1:
         raise refused("has several rows without a feature; one has the base points")
-    return _valid({"base": base[0] if base else 0.0, "attributes": attributes})
+    return {"base": base[0] if base else 0.0, "attributes": attributes}
 
 
 def _attribute(cells: dict[str, str], feature: Feature | None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import BlackBox, Input, Predict
 from app.recourse.models.score import Output
 from app.recourse.models.tree_boxes import single_precision_edge
-from app.registry.adapters.artifact import UNREADABLE, read_artifact, refused, unreadable
+from app.registry.adapters.artifact import UNREADABLE, black_box_of, read_artifact, refused, unreadable
 from app.registry.adapters.column_names import (
     chosen_columns,
     code_column,
@@ -100,11 +100,8 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
         table = input_table(estimator, manifest, space)
     except ESTIMATOR_ERRORS as error:  # a skops file may hold steps with other members than scikit-learn gives them
         raise unreadable(error) from error
-    black_box = BlackBox(
-        space=space, predict=_predict(estimator, manifest, table),
-        input=manifest.input, output=manifest.output, threshold=manifest.threshold, points=manifest.points,
-        rowwise=_has_trees_only(estimator),
-    )  # fmt: skip
+    predict = _predict(estimator, manifest, table)
+    black_box = black_box_of(manifest, space, predict, rowwise=_has_trees_only(estimator))
     if manifest.input is Input.ENCODED and _is_tree(estimator):
         edges = partial(single_precision_edge, strict=False)
         return with_boxes(black_box, [_tree(estimator)], edges, chosen)
@@ -114,9 +111,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 def read_content(path: str, content: bytes, trust: Trust) -> Any:
     """The object in the bytes of a file of this name; not examined.
 
-    Raises
-    ------
-    ModelRefused : it cannot be read, or holds types that are not allowed
+    Raises `ModelRefused` where the file cannot be read, or holds types that are not allowed.
     """
     return _read_skops(content) if path.endswith(SKOPS) else _read_pickle(content, trust)
 
@@ -334,7 +329,7 @@ def input_table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Tabl
     codes, marks = columns_of_codes(estimator, names), missing_marks(estimator, names)
 
     def marked(values: Table, mark: str | None) -> Table:
-        """As the estimator knows missing levels; pandas would turn None into NaN."""
+        """Values with `mark` for a missing level, as the estimator was fitted; pandas would turn None into NaN."""
 
         def column(numbers: np.ndarray) -> Any:
             found = values(numbers).astype(object)

@@ -18,7 +18,7 @@ from app.recourse.features import FeatureSpace, escape
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.relu_network import ReluNetwork
 from app.recourse.models.score import Output, sigmoid
-from app.registry.adapters.artifact import UNREADABLE, read_artifact, refused, unreadable
+from app.registry.adapters.artifact import UNREADABLE, black_box_of, read_artifact, refused, unreadable
 from app.registry.adapters.optional_import import library
 from app.registry.artifact import Activation, Architecture
 from app.registry.manifest import Manifest
@@ -33,25 +33,26 @@ Elementwise: TypeAlias = Callable[[np.ndarray], np.ndarray]
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of a network; offers gradients. Contract in `app.registry.adapters.Load`."""
     network = read_network(manifest, read_artifact(manifest, directory), space)
-    return BlackBox(
-        space=space, predict=network.probability if manifest.output is Output.PROBABILITY else network.logit,
-        gradient=network.gradient, input=manifest.input, output=manifest.output, threshold=manifest.threshold,
-        piecewise_linear=network.activation in LEAKS, network=network.relu(),
-    )  # fmt: skip
+    predict = network.probability if manifest.output is Output.PROBABILITY else network.logit
+    linear = network.activation in LEAKS
+    return black_box_of(
+        manifest, space, predict, gradient=network.gradient, piecewise_linear=linear, network=network.relu()
+    )
 
 
 def read_network(manifest: Manifest, content: bytes, space: FeatureSpace) -> "Network":
     """The network in the bytes of an artifact.
 
-    Raises
-    ------
-    ModelRefused : they cannot be read, or hold another network than the manifest describes
+    Raises `ModelRefused` where the bytes cannot be read, or hold another network than the manifest describes.
     """
     architecture = manifest.file.architecture
     if architecture is None:
         raise refused("is missing", "/architecture")
     state = read_state(content, manifest.file.path)
-    faults = _width_faults(architecture, space) + _state_faults(architecture, state)
+    faults = _state_faults(architecture, state)
+    if architecture.layers[0] != space.d:
+        detail = f"begins with {architecture.layers[0]} inputs, but the features have {space.d} encoded columns"
+        faults = [Fault("/artifact/architecture/layers", detail), *faults]
     if faults:
         raise ModelRefused(faults=faults)
     return Network(_layers(architecture, state, favourable=int(manifest.favourable)), architecture.activation)
@@ -106,36 +107,6 @@ class Network:
         return np.array(G, dtype=float)
 
 
-# Each activation, in place, and its slope as a function of its *value*; a kink has PyTorch's slope.
-
-
-def _relu(H: np.ndarray) -> np.ndarray:
-    np.maximum(H, 0.0, out=H)
-    return H
-
-
-def _leaky_relu(H: np.ndarray) -> np.ndarray:
-    np.maximum(H, _LEAK * H, out=H)
-    return H
-
-
-def _elu(H: np.ndarray) -> np.ndarray:
-    return np.where(H > 0.0, H, np.expm1(np.minimum(H, 0.0)))
-
-
-def _tanh(H: np.ndarray) -> np.ndarray:
-    np.tanh(H, out=H)
-    return H
-
-
-def _sigmoid(H: np.ndarray) -> np.ndarray:
-    H *= 0.5
-    np.tanh(H, out=H)
-    H += 1.0
-    H *= 0.5
-    return H
-
-
 _LEAK = 0.01
 """PyTorch's slope of a leaky ReLU below zero."""
 
@@ -143,13 +114,17 @@ LEAKS = {Activation.RELU: 0.0, Activation.LEAKY_RELU: _LEAK}
 """Slopes below zero of the activations that are linear on either side of it."""
 
 ACTIVATIONS: dict[Activation, tuple[Elementwise, Elementwise]] = {
-    Activation.RELU: (_relu, lambda value: (value > 0.0).astype(value.dtype)),
-    Activation.LEAKY_RELU: (_leaky_relu, lambda value: np.where(value > 0.0, 1.0, _LEAK).astype(value.dtype)),
-    Activation.ELU: (_elu, lambda value: np.minimum(value, 0.0) + 1.0),
-    Activation.TANH: (_tanh, lambda value: 1.0 - value * value),
-    Activation.SIGMOID: (_sigmoid, lambda value: value * (1.0 - value)),
-}
-"""By name; the first function may work in place."""
+    Activation.RELU: (lambda H: np.maximum(H, 0.0, out=H), lambda value: (value > 0.0).astype(value.dtype)),
+    Activation.LEAKY_RELU: (
+        lambda H: np.maximum(H, _LEAK * H, out=H), lambda value: np.where(value > 0.0, 1.0, _LEAK).astype(value.dtype),
+    ),
+    Activation.ELU: (
+        lambda H: np.where(H > 0.0, H, np.expm1(np.minimum(H, 0.0))), lambda value: np.minimum(value, 0.0) + 1.0,
+    ),
+    Activation.TANH: (lambda H: np.tanh(H, out=H), lambda value: 1.0 - value * value),
+    Activation.SIGMOID: (lambda H: 0.5 * (np.tanh(0.5 * H) + 1.0), lambda value: value * (1.0 - value)),
+}  # fmt: skip
+"""Each activation, which may work in place, and its slope as a function of its *value*; a kink has PyTorch's slope."""
 
 
 # --- from the file ---------------------------------------------------------------------------------------------------
@@ -187,13 +162,6 @@ def _read_pt(content: bytes) -> dict[str, np.ndarray]:
     # numpy has no bfloat16.
     tensors = {str(key): value.float() if value.dtype == torch.bfloat16 else value for key, value in state.items()}
     return {key: value.detach().numpy() for key, value in tensors.items()}
-
-
-def _width_faults(architecture: Architecture, space: FeatureSpace) -> list[Fault]:
-    if architecture.layers[0] == space.d:
-        return []
-    detail = f"begins with {architecture.layers[0]} inputs, but the features have {space.d} encoded columns"
-    return [Fault("/artifact/architecture/layers", detail)]
 
 
 def _state_faults(architecture: Architecture, state: Mapping[str, np.ndarray]) -> list[Fault]:

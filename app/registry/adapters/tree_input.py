@@ -5,7 +5,7 @@ categories in the model's file, or in the manifest where the file has none. A mi
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -71,7 +71,7 @@ class TreeInput:
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """As arrays by name; `of_arrays` is the inverse."""
+        """The fields as arrays by name; `of_arrays` is the inverse."""
         found = {f"codes{j}": codes for j, codes in self.codes.items()}
         found |= {} if self.indices is None else {"indices": self.indices}
         found |= {} if self.missing is None else {"missing": np.array(self.missing)}
@@ -79,7 +79,7 @@ class TreeInput:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray], columns: int) -> "TreeInput":
-        """Those that `arrays` gave; of files without any, all columns in order."""
+        """The input whose `arrays` these are; without any, all of `columns` in order."""
         codes = {int(name[5:]): array for name, array in arrays.items() if name.startswith("codes")}
         count = int(arrays.get("columns", columns))
         missing = float(arrays["missing"]) if "missing" in arrays else None
@@ -143,7 +143,7 @@ def _known(feature: Feature) -> list[RawValue]:
 
 
 def code_text(value: Any) -> str:
-    """A category in a model's file, as it is called in a manifest."""
+    """The name that a manifest gives to a category of a model's file."""
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).lower()
     if isinstance(value, float) and value.is_integer():
@@ -152,9 +152,16 @@ def code_text(value: Any) -> str:
 
 
 def with_codes(
-    taken: TreeInput, space: FeatureSpace, categories: Mapping[int, Sequence[str]]
+    taken: TreeInput,
+    manifest: Manifest,
+    space: FeatureSpace,
+    categories: Mapping[int, Sequence[str]],
+    asked: Collection[int],
 ) -> tuple[TreeInput, list[Fault]]:
-    """The codes of a file, by column, in place of those of the manifest; faults where the categories differ."""
+    """The codes of a file, by column, in place of those of the manifest; faults where the categories differ.
+
+    A note names the columns, among those that are `asked` by categories, whose categories the file does not name.
+    """
     codes, faults = dict(taken.codes), []
     for j, listed in categories.items():
         feature = space.features[j]
@@ -171,27 +178,18 @@ def with_codes(
             faults.append(Fault(f"/features/{j}/categories", f"{detail}; they must be the same, in any order"))
             continue
         codes[j] = np.array([*(list(listed).index(text) for text in own), np.nan], dtype=float)
-    return replace(taken, codes=codes), faults
+    silent = [space.features[j].name for j in sorted(asked) if j not in categories and j in codes]
+    note = (
+        f"The file does not name the categories of {', '.join(silent)}: their codes are taken to be their positions in "
+        "the manifest, from 0."
+    )
+    notes = (note,) if silent and manifest.file.codes != "numbers" else ()
+    return replace(taken, codes=codes, notes=notes), faults
 
 
 def _quoted(texts: Sequence[str]) -> str:
     shown = ", ".join(f'"{text}"' for text in texts[:20])
     return shown + (f" and {len(texts) - 20} more" if len(texts) > 20 else "")
-
-
-def note_on_unnamed(
-    space: FeatureSpace, columns: Sequence[int], named: Mapping[int, Sequence[str]], codes: str
-) -> tuple[str, ...]:
-    """A warning of columns that are split by categories which the file does not name."""
-    if codes == "numbers":
-        return ()
-    silent = [space.features[j].name for j in columns if j not in named and not space.features[j].is_number]
-    if not silent:
-        return ()
-    return (
-        f"The file does not name the categories of {', '.join(silent)}: their codes are taken to be their "
-        "positions in the manifest, from 0.",
-    )
 
 
 def most_codes(space: FeatureSpace, j: int) -> int:

@@ -92,10 +92,8 @@ class Wire:
         limit : largest response, in bytes
         until : `time.monotonic()`
 
-        Raises
-        ------
-        OutOfTime, TooLarge
-        ModelUnavailable : the host is unreachable, has no allowed address, or closes the connection
+        Raises `OutOfTime` and `TooLarge`; `ModelUnavailable` where the host is unreachable, has no allowed address, or
+        closes the connection.
         """
         return self._ask("GET", url, [], None, limit, until)
 
@@ -202,7 +200,7 @@ class _Stream(httpcore.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ARG002
     ) -> httpcore.NetworkStream:
-        """The same connection, encrypted."""
+        """Encrypt the connection."""
         return _Stream(self._stream.start_tls(ssl_context, server_hostname, self._guard.left()), self._guard)
 
     def get_extra_info(self, info: str) -> Any:
@@ -219,10 +217,7 @@ def lookup(host: str, port: int) -> list[str]:
 def _resolve(host: str, port: int, timeout_s: float) -> list[str]:
     """Addresses of a host. The system's resolver has no time limit, so it runs in a thread of its own.
 
-    Raises
-    ------
-    OutOfTime
-    httpcore.ConnectError : there is no such host
+    Raises `OutOfTime`; `httpcore.ConnectError` where there is no such host.
     """
     answers: SimpleQueue[list[str] | OSError] = SimpleQueue()
 

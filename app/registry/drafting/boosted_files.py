@@ -15,13 +15,13 @@ from app.registry.adapters import ubjson
 from app.registry.adapters.lightgbm_categories import pandas_categories
 from app.registry.adapters.lightgbm_model import REGRESSORS as NUMBERS
 from app.registry.adapters.tree_input import code_text
-from app.registry.adapters.xgboost_categories import (
+from app.registry.adapters.xgboost_file import (
     EncodedCategories,
     TreeWithCategories,
     named_categories,
     splits_of,
+    without_drops,
 )
-from app.registry.adapters.xgboost_model import without_drops
 from app.registry.artifact import Format
 from app.registry.drafting.facts import ModelFacts, unreadable
 

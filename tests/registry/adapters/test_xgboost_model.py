@@ -11,7 +11,7 @@ import pytest
 
 from app.errors import ModelUnusable
 from app.recourse.models.black_box import BlackBox
-from app.registry.adapters import xgboost_model
+from app.registry.adapters import xgboost_file, xgboost_model
 from app.registry.registry import Registry
 from tests.optional import library
 from tests.registry.adapters.boosted import COLUMNS, EXTREME, FRESH, X, Y, assert_boxes, try_mutants
@@ -97,9 +97,9 @@ def test_a_model_of_logits_gives_either(model: ModelDirectory, store: Registry, 
 
 
 def test_one_thread_is_enough() -> None:
-    learner = xgboost_model._parse(bytes(trained().save_raw("json"))).learner
+    learner = xgboost_file.parse(bytes(trained().save_raw("json"))).learner
     parts = learner.gradient_booster.model.trees
-    booster = xgboost_model._booster(xgboost_model._document(learner, xgboost_model._trees(parts, 8)[0], parts))
+    booster = xgboost_model._booster(xgboost_model._document(learner, xgboost_file.trees_of(parts, 8)[0], parts))
     assert json.loads(booster.save_config())["learner"]["generic_param"]["nthread"] == "1"
 
 
@@ -202,7 +202,7 @@ def test_other_columns_are_counted(model: ModelDirectory, refusal: Refusal) -> N
     [
         ("m.bin", {}, "/artifact/path", "must end in .json or .ubj"),
         ("m.json", {"input": "raw"}, "/features", "are 6, but the model was trained on 8 columns; input: raw has one"),
-        ("m.json", {"output": "label"}, "/output", "probability or logit for the format xgboost"),
+        ("m.json", {"output": "label"}, "/output", "probability or logit or points for the format xgboost"),
         ("m.json", {"favourable": "good"}, "/favourable", "must be 1, or 0"),
     ],
 )
