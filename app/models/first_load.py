@@ -29,10 +29,8 @@ def runs_foreign_code(model: RegisteredModel) -> bool:
 def load_first(settings: Settings, model: RegisteredModel) -> None:
     """Load a version and ask it as the service will.
 
-    Raises
-    ------
-    ModelRefused : it does not answer in time, or ends its process
-    ModelUnusable : it cannot be loaded, or answers the same question differently
+    Raises `ModelRefused` where the version does not answer in time, or ends its process; `ModelUnusable` where it
+    cannot be loaded, or answers the same question differently.
     """
     asyncio.run(_tried(settings, ModelRef.of(Store.of(settings), model)))
 

@@ -52,7 +52,7 @@ class Models:
         self._quarantine = quarantine
 
     def find(self, name: str, *, pointer: str | None = None, include_inactive: bool = False) -> RegisteredModel:
-        """As `Registry.find`; an unknown model is a fault at `pointer`, where there is one.
+        """The version that `Registry.find` finds; an unknown model is a fault at `pointer`, unless that is None.
 
         Raises `InsufficientScope` where the key of this context may not ask the model, and `ModelUnusable` where none
         can be looked for: an unknown model would be taken as final.
@@ -72,10 +72,8 @@ class Models:
     def version(self, model_id: str, name: str | None) -> RegisteredModel:
         """A version of a model, active or not; the newest active one unless it is named.
 
-        Raises
-        ------
-        UnknownModel, ModelUnusable : there is no such version
-        InvalidRequest : it is a version of another model
+        Raises `UnknownModel` and `ModelUnusable` where there is no such version; `InvalidRequest` where it is a version
+        of another model.
         """
         if name is None:
             return self.find(model_id)
@@ -95,7 +93,7 @@ class Models:
             raise UnknownModel(f'No version of "{model_id[:100]}" is registered.')
 
     def active(self) -> int:
-        """How many versions answer applicants."""
+        """The number of versions that answer applicants."""
         return sum(model.active for model in self._registry.list())
 
     def warnings(self) -> list[str]:
@@ -155,10 +153,7 @@ class Models:
 
         The time does not include loading a model that the child has not loaded yet.
 
-        Raises
-        ------
-        DailyBudgetSpent : the key of this context may not ask today any more
-        RecourseError : as `Pool.run`
+        Raises `DailyBudgetSpent` where the key of this context may not ask today any more; else as `Pool.run`.
         """
         await self._budgets.require()
         found = await self._run(model, work, *args, timeout_ms=timeout_ms)

@@ -120,7 +120,7 @@ QUESTIONS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tryout:
-    """What trying a model showed."""
+    """The result of trying a model: its registration, answers and odd findings."""
 
     name: str
     features: int

@@ -51,11 +51,9 @@ FLAVOURS: dict[str, Read] = {
 
 
 def read_facts(path: Path, trust: Trust) -> ModelFacts:
-    """What the file, or the directory of MLflow, says about the model in it.
+    """The facts about a model that its file, or its directory of MLflow, states.
 
-    Raises
-    ------
-    ModelRefused : it cannot be read, or it may run code and is not trusted
+    Raises `ModelRefused` where the file cannot be read, or may run code and is not trusted.
     """
     try:
         return _facts(path, trust)

@@ -23,7 +23,7 @@ MOST_CANDIDATES = 250
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known of a model and its records."""
+    """The facts about a model, its records, and the lender's answers."""
 
     facts: ModelFacts
     features: Sequence[FeatureDraft]

@@ -26,6 +26,10 @@ CUT_OFF = Question(
     key=THRESHOLD, sentence="What is the smallest output with which people get a yes?", flag="--threshold",
     required=False, keep="0.5, or that of the model's file",
 )  # fmt: skip
+POINTS = Question(
+    key=THRESHOLD, sentence="What is the smallest number of points with which people get a yes?", flag="--threshold",
+    why=("where fewer points are better, the largest; such as 620",),
+)  # fmt: skip
 BETTER = Question(
     key="better", sentence="Are more points better for the applicant, or fewer?", allowed=("higher", "lower"),
     why=("no column has outcomes that would show it; --label names one",),

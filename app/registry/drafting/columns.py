@@ -51,7 +51,7 @@ class Column:
 
     @property
     def share(self) -> "Column":
-        """The same column with 0.2075 for 20.75 %."""
+        """The column with percentages as shares: 0.2075 for 20.75 %."""
         assert self.numbers is not None
         digits = [len(text.partition(".")[2]) + 2 for text in self.texts]
         texts = [text and f"{float(text) / 100.0:.{n}f}" for text, n in zip(self.texts, digits, strict=True)]
@@ -60,7 +60,7 @@ class Column:
         return replace(self, texts=tuple(texts), numbers=numbers, codes=codes, percent="share")
 
     def with_codes_of(self, family: Collection[float]) -> "Column":
-        """The same, where codes of other columns of the table need not be frequent here."""
+        """The column with further special codes: those of other columns (`family`) need not be frequent here."""
         if self.numbers is None:
             return self
         return replace(self, codes=tuple(sorted({*self.codes, *codes_among(self.numbers, family)})))
@@ -151,7 +151,7 @@ class Column:
 
     @property
     def apart(self) -> int:
-        """What lies between few whole numbers above 0 at least, such as 24 for terms of 36 and 60; 0 for others."""
+        """The largest step between few whole numbers from 0, such as 24 for terms of 36 and 60; 0 for other columns."""
         values = sorted({int(value) for value in self.known}) if self.whole else []
         if not 1 < len(values) < FEWEST_VALUES or values[0] < 0:
             return 0
@@ -162,7 +162,7 @@ class Column:
 def describe(
     name: str, texts: Sequence[str], known: Collection[str] = (), codes: Collection[float] = (), mark: str = "."
 ) -> Column:
-    """What a column holds.
+    """The numbers or levels of a column, its missing values and special codes.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def _known_text(text: str, known: Collection[str]) -> str:
 
 
 def mark_among(columns: Iterable[Sequence[str]]) -> DecimalMark:
-    """What the columns of numbers of a table show of its decimal mark."""
+    """The evidence for the decimal mark of a table, from its columns of numbers."""
     found = DecimalMark()
     for texts in columns:
         unique = [text for text in dict.fromkeys(map(str.strip, texts)) if text not in ABSENT_NUMBERS]

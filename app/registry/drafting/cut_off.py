@@ -17,7 +17,7 @@ Ask = Callable[[dict[str, Any]], Float[np.ndarray, "n"] | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutOff:
-    """What a model's own decisions say of its threshold."""
+    """The threshold that a model's own decisions on the records show."""
 
     manifest: dict[str, Any]
     """With the threshold, where it is found."""

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 
 from app.errors import ModelRefused
-from app.recourse.features import ABSENT, written
 from app.recourse.models.black_box import Input
 from app.recourse.models.score import Output
 from app.registry.artifact import Format
 from app.registry.drafting import served_model
 from app.registry.drafting.artifacts import read_facts
 from app.registry.drafting.candidates import Known
-from app.registry.drafting.choosing import BETTER, CUT_OFF, THRESHOLD, cells, choose
-from app.registry.drafting.columns import Column, describe, mark_among, strays
+from app.registry.drafting.choosing import BETTER, CUT_OFF, POINTS, THRESHOLD, cells, choose
+from app.registry.drafting.columns import Column
 from app.registry.drafting.evidence import Choice
 from app.registry.drafting.facts import ModelFacts
 from app.registry.drafting.features import (
+    MOST_LEVELS,
     TERMS,
     FeatureDraft,
     advise,
@@ -45,7 +45,8 @@ from app.registry.drafting.own_names import own_names
 from app.registry.drafting.questions import ANSWERS, Question, Questions, Undecided
 from app.registry.drafting.ratios import combine, derive
 from app.registry.drafting.records import Records, read_records
-from app.registry.drafting.sentinels import fill, sentinels
+from app.registry.drafting.sentinels import sentinels
+from app.registry.drafting.table import PERCENT, columns_of
 from app.registry.drafting.writing import manifest_text, whole, write_reference
 from app.registry.lender_scores import SCORE, parse_scores, read_scores
 from app.registry.manifest import ID, MANIFEST
@@ -56,31 +57,13 @@ REFERENCE = "reference.csv"
 NO_MODEL = ModelFacts(format=Format.SKLEARN, file="", content=b"", input=Input.RAW)
 """What is known of a model that is not given."""
 
-POINTS = Question(
-    key=THRESHOLD, sentence="What is the smallest number of points with which people get a yes?", flag="--threshold",
-    why=("where fewer points are better, the largest; such as 620",),
-)  # fmt: skip
-DECIMAL = Question(
-    key="decimal", sentence="Have the numbers of the records a decimal point or a decimal comma?",
-    allowed=("point", "comma"),
-)  # fmt: skip
-
-DATE = re.compile(
-    r"\d{4}[-/.]\d{1,2}([-/.]\d{1,2}|$)|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}|[A-Za-z]{3,9}[- ]\d{2,4}$|"
-    r"\d{1,2}[- ][A-Za-z]{3,9}[- ,]+\d{2,4}$"
-)
-"""How dates are written, such as 2015-12-01, 1/12/2015 or Dec-2015."""
-
-PERCENT = "percent"
-"""Key of the questions about percentages."""
-
 LABEL_COLUMN = "favourable_outcome"
 """Name of the label in the reference where its own is that of a feature."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What the lender says."""
+    """The lender's files, flags and answers."""
 
     data: Path
     model: Path | None = None
@@ -120,10 +103,8 @@ class Drafted:
 def draft(wish: Wish, out: Path | None, trust: Trust) -> Drafted:
     """Write a model directory.
 
-    Raises
-    ------
-    ModelRefused : the records or the model cannot be read, or do not fit each other; nothing is written
-    Undecided : questions are open that the draft does not guess; nothing is written
+    Raises `ModelRefused` where the records or the model cannot be read, or do not fit each other; `Undecided` where the
+    draft has questions that it does not guess. Nothing is written then.
     """
     if wish.id is not None and not re.fullmatch(ID, wish.id):
         raise ModelRefused(f'--id "{wish.id}" must be of lower-case letters, digits, ".", "_" and "-", at most 64')
@@ -153,21 +134,27 @@ class _Drafting:
         artifact = None if facts is NO_MODEL or facts.remote else self.directory / facts.file
         if artifact is not None and artifact.exists() and artifact.read_bytes() != facts.content:
             _refuse_existing(artifact)
-        threshold = self._threshold(facts)
+        cut_off = self.questions.ask(POINTS if facts.output is Output.POINTS else CUT_OFF)
+        threshold = None if cut_off is None else float(cut_off)
         scores = self._scores(records)
         labels = None
         if wish.label is not None:
-            labels = labels_of(
-                wish.label, records.column(wish.label, "the label"), self.questions.given.get(FAVOURABLE)
-            )
-            records, scores = self._labelled(records, scores, labels)
+            texts = records.column(wish.label, "the label")
+            labels = labels_of(wish.label, texts, self.questions.given.get(FAVOURABLE))
+            if left := records.count - len(labels.rows):
+                self.notes.append(f"{left} records without a value of {labels.name} are left out of the reference.")
+                records, scores = records.of(labels.rows), None if scores is None else scores[labels.rows]
         elif facts is NO_MODEL and FAVOURABLE in self.questions.given:
             raise ModelRefused("--favourable names a value of the label: say --label too")
-        columns = self._columns(records, facts)
+        for name in wish.drop:
+            records.column(name, "--drop")
+        if wish.columns:
+            records = replace(records, columns={name: records.column(name, "--columns") for name in wish.columns})
+        left_out = {wish.label, *wish.drop} | ({wish.scores} - set(facts.names or ()))
+        columns = columns_of(records, facts, self.questions, left_out=left_out, scored=scores is not None)
         sources = self._sources(facts, columns)
         features = [feature_of(source, columns[source.column], facts) for source in sources]
         self._ask_codes(facts, features)
-        fill(facts, features, columns, self.questions, scored=scores is not None)
         read_as_missing = sentinels(facts, features, columns, self.questions, scored=scores is not None)
         derive(features, columns, facts)
         combine(features, columns, exact=scores is not None)
@@ -235,14 +222,6 @@ class _Drafting:
             )
         return scores
 
-    def _threshold(self, facts: ModelFacts) -> float | None:
-        """The lender's own; asked for where the model gives points."""
-        if facts.output is Output.POINTS:
-            answer = self.questions.ask(POINTS)
-            return None if answer is None else float(answer)
-        answer = self.questions.ask(CUT_OFF)
-        return None if answer is None else float(answer)
-
     def _favourable(
         self, labels: Labels | None, facts: ModelFacts, columns: Mapping[str, Column], scores: np.ndarray | None
     ) -> str | None:
@@ -276,62 +255,6 @@ class _Drafting:
                 f"Fixed, as neither name nor values say what they are: {listed(unknown)}. {ANSWERS} has the questions."
             )
 
-    def _labelled(
-        self, records: Records, scores: np.ndarray | None, labels: Labels
-    ) -> tuple[Records, np.ndarray | None]:
-        """The records whose outcome is known."""
-        left = records.count - len(labels.rows)
-        if not left:
-            return records, scores
-        self.notes.append(f"{left} records without a value of {labels.name} are left out of the reference.")
-        return records.of(labels.rows), None if scores is None else scores[labels.rows]
-
-    def _columns(self, records: Records, facts: ModelFacts) -> dict[str, Column]:
-        """The columns that may be features."""
-        for name in self.wish.drop:
-            records.column(name, "--drop")
-        if self.wish.columns:
-            table = {name: records.column(name, "--columns") for name in self.wish.columns}
-            records = replace(records, columns=table)
-        stated = {self.wish.label, *self.wish.drop} | ({self.wish.scores} - set(facts.names or ()))
-        levels = {
-            name: {level for level in facts.levels.get(name, ()) if level is not None}
-            for name in records.columns
-            if name not in stated
-        }
-        mark = self._mark(records, [name for name, known in levels.items() if not known])
-        columns: dict[str, Column] = {}
-        for name, known in levels.items():
-            texts = records.columns[name]
-            found = describe(name, texts, known, facts.codes.get(name, ()), mark)
-            if found.numbers is None and not known and not found.flag and name in (facts.names or levels):
-                _require_numbers(records, name, mark, facts)
-            columns[name] = self._percent(found) if found.percent and name in (facts.names or levels) else found
-        family = {code for column in columns.values() for code in column.codes}
-        return {name: column.with_codes_of(family) for name, column in columns.items()}
-
-    def _mark(self, records: Records, names: Sequence[str]) -> str:
-        """The decimal mark of the records."""
-        found = mark_among(records.columns[name] for name in names)
-        try:
-            mark = found.of(records.delimiter)
-        except ValueError as error:
-            raise ModelRefused(f"{records.file} {error}") from None
-        if mark is None:
-            answer = self.questions.ask(replace(DECIMAL, why=(f'{records.file} has "{found.either}"',)))
-            return "," if answer == "comma" else "."
-        return mark
-
-    def _percent(self, column: Column) -> Column:
-        """A column of percentages as the model takes it; scores may show how that is."""
-        shown = f"{next(text for text in column.texts if text)}%"
-        answer = self.questions.ask(Question(
-            key=PERCENT, column=column.name, allowed=("number", "share"), required=self.wish.scores is None,
-            sentence=f'"{column.name}" is written with %: what does the model take?',
-            why=(f"{shown} is {shown[:-1]} (number) or {float(shown[:-1]) / 100:g} (share)",),
-        ))  # fmt: skip
-        return column.share if answer == "share" else column
-
     def _ask_codes(self, facts: ModelFacts, features: Sequence[FeatureDraft]) -> None:
         """Ask what codes of levels mean that the file does not name; scores may show it."""
         for feature in features:
@@ -349,14 +272,11 @@ class _Drafting:
     def _sources(self, facts: ModelFacts, columns: Mapping[str, Column]) -> list[Source]:
         """Where the columns of the model come from."""
         if facts.input is Input.RAW and facts.names is None:
-            used = [column for column in columns.values() if not column.names_records and len(column.levels) <= 200]
-            used += [column for column in columns.values() if column.numbers is not None and column not in used]
-            order = list(columns)
-            return [
-                Source(column=column.name)
-                for column in sorted(used, key=lambda column: order.index(column.name))
-                if not column.names_records and not (column.numbers is None and column.constant)
-            ]
+            usable = {
+                name: column.numbers is not None or (len(column.levels) <= MOST_LEVELS and not column.constant)
+                for name, column in columns.items()
+            }
+            return [Source(column=name) for name, use in usable.items() if use and not columns[name].names_records]
         if facts.input is Input.RAW:
             missing = [name for name in facts.names or () if name not in columns]
             if missing:
@@ -429,7 +349,11 @@ class _Drafting:
         if not chosen.sure:
             if open_now := [one for one in self.questions.open if one.key == PERCENT]:
                 raise Undecided(open_now)
-            comments |= self._unsure(facts, chosen)
+            checked = chosen.sentence or "not checked"
+            if len(facts.encodings) > 1 and "encoding" in chosen.manifest:
+                comments["encoding"] = f"standard, minmax or none: {checked}"
+            if len(facts.choices) > 1:
+                comments["artifact"] = f"{facts.undecided}: {checked}"
         if outcome is not None and label is not None:
             manifest["label"] = label
         manifest["reference"] = REFERENCE
@@ -451,36 +375,6 @@ class _Drafting:
             "output": facts.output.value,
         }
 
-    def _unsure(self, facts: ModelFacts, chosen: Choice) -> dict[str, str]:
-        """Comments where evidence is weak."""
-        found: dict[str, str] = {}
-        if len(facts.encodings) > 1 and "encoding" in chosen.manifest:
-            found["encoding"] = f"standard, minmax or none: {chosen.sentence or 'not checked'}"
-        if len(facts.choices) > 1:
-            found["artifact"] = f"{facts.undecided}: {chosen.sentence or 'not checked'}"
-        return found
-
-
-def _require_numbers(records: Records, name: str, mark: str, facts: ModelFacts) -> None:
-    """Refuse a column that is one of numbers but for some cells, or that the model takes as numbers."""
-    texts = records.columns[name]
-    what = f'the model takes "{name}" as a number' if name in facts.numbers else f'"{name}" is a column of numbers'
-    if wrong := strays(texts, mark):
-        count = "1 cell is none" if len(wrong) == 1 else f"{len(wrong)} cells are none"
-        raise ModelRefused(
-            f"{what}, but {count}, in {records.place(wrong[0])}: {texts[wrong[0]]}; correct it, or leave it "
-            "empty where the value is missing"
-        )
-    if name in facts.numbers:
-        first = next(i for i, text in enumerate(texts) if text.strip() not in ABSENT and written(text, mark) is None)
-        way_out = (
-            "write the number that the model takes in place of the date, such as the days or months until the record"
-            if DATE.match(texts[first].strip()) else "leave the cell empty where the value is missing"
-        )  # fmt: skip
-        raise ModelRefused(
-            f'{what}, but there are texts, such as "{texts[first]}" in {records.place(first)}; {way_out}'
-        )
-
 
 def _refuse_existing(path: Path) -> None:
     if path.exists():
@@ -492,12 +386,11 @@ def _plain_id(text: str) -> str:
 
 
 def _tried(chosen: Choice) -> str:
-    encoding = chosen.manifest.get("encoding", {}).get("continuous")
-    keys = [key for key in ("favourable", "better") if key in chosen.manifest]
-    said = [f"{key}: {chosen.manifest[key]}" for key in keys]
-    said += [f"encoding: {encoding}"] if encoding else []
-    activation = chosen.manifest["artifact"].get("architecture", {}).get("activation")
-    return ", ".join([*said, *([f"activation: {activation}"] if activation else [])])
+    manifest = chosen.manifest
+    tried = {key: manifest.get(key) for key in ("favourable", "better")}
+    tried["encoding"] = manifest.get("encoding", {}).get("continuous")
+    tried["activation"] = manifest["artifact"].get("architecture", {}).get("activation")
+    return ", ".join(f"{key}: {value}" for key, value in tried.items() if value is not None)
 
 
 def _found(facts: ModelFacts, features: Sequence[FeatureDraft]) -> str:

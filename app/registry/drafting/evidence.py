@@ -43,7 +43,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What candidates are tried with: the files, the records, and what the lender knows of these."""
+    """The files and records on which candidates are tried, with the lender's scores and outcomes."""
 
     directory: Path
     trust: Trust
@@ -78,7 +78,7 @@ class Trial:
     def outputs(
         self, candidate: dict[str, Any], rows_raw: Float[np.ndarray, "m p"] | None = None
     ) -> Float[np.ndarray, "m"] | None:
-        """What the model of a manifest gives, in its own unit, for all records or other rows; None for no answer."""
+        """Outputs of a candidate's model in its own unit, for all records or `rows_raw`; None if it does not answer."""
         asked = self._ask(candidate, self.rows_raw if rows_raw is None else rows_raw)
         return None if asked is None else asked.outputs
 

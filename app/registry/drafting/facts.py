@@ -14,7 +14,7 @@ from app.registry.artifact import Format
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """What is known of a model before its records are looked at."""
+    """The facts that a model's file states, before the draft reads any records."""
 
     format: Format
     file: str
@@ -82,7 +82,7 @@ class ModelFacts:
         return self.format is Format.HTTP
 
     def over(self, table: Mapping[str, Sequence[str]]) -> "ModelFacts":
-        """The same facts of the columns of a table, with levels where values are exactly those of one of `groups`.
+        """The facts with the columns of a table: a column whose values are exactly one of `groups` has these as levels.
 
         LightGBM has written underscores for blanks.
         """
@@ -116,7 +116,7 @@ class ModelFacts:
         )  # fmt: skip
 
     def with_numbers(self, whole: Mapping[str, set[int]]) -> "ModelFacts":
-        """The same facts, with the whole numbers of columns whose codes the file has as levels.
+        """The facts with levels for columns of whole numbers, by name, whose levels the file has as codes only.
 
         The codes are these numbers, or the positions of the levels from 0: for levels 1 to 5, the codes 0 to 4.
         """

@@ -350,7 +350,7 @@ def _plain(number: float) -> int | float:
 
 
 def fills(features: Sequence[FeatureDraft], columns: Mapping[str, Column]) -> list[dict[str, int | float]]:
-    """What models may take for missing numbers, by feature: the likeliest first."""
+    """Numbers that may stand for missing ones, by feature: medians, means, and 0."""
     named = [found.name for found in features if found.keys.get("missing") and columns[found.name].numbers is not None]
     if not named:
         return [{}]

@@ -31,7 +31,7 @@ Pace = Literal["", "job", "savings"]
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What a name suggests."""
+    """The keys of a feature, and a comment, that its name suggests."""
 
     pattern: re.Pattern[str]
     comment: str
@@ -46,7 +46,7 @@ class Hint:
     """What a change waits for: nothing, another job, or money that is put aside every month."""
 
     def takes(self, low: float, high: float, levels: int = 0) -> dict[str, float]:
-        """How long a change takes: of a number that is usual between `low` and `high`, or of so many levels."""
+        """The key `takes` of a number that is usual between `low` and `high`, or of a feature with so many levels."""
         if self.pace == "job":
             return {"months": JOB_MONTHS}
         if self.pace and levels > 1:
@@ -267,7 +267,7 @@ def names_a_term(name: str) -> bool:
 
 
 def hint_of_levels(levels: Sequence[str]) -> Hint | None:
-    """What the levels of a column say, whose name may say nothing."""
+    """The hint that the levels of a column give, whatever its name."""
     plain = {re.sub(r"[^a-z0-9äöü]+", " ", level.lower()).strip() for level in levels}
     for words, what in LEVELS:
         if len(plain & words) >= 2:

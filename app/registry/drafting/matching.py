@@ -30,11 +30,9 @@ class Source:
 
 
 def match(names: Sequence[str], columns: Mapping[str, Column], model: str) -> list[Source]:
-    """Where each column of a model comes from, in its order.
+    """The column of the records behind each column of a model, in the model's order.
 
-    Raises
-    ------
-    ModelRefused : columns that come from none of the records', or lack several levels
+    Raises `ModelRefused` where a column comes from none of the records' columns, or several levels have no column.
     """
     found: list[Source] = []
     lost: list[str] = []
@@ -56,11 +54,9 @@ def match(names: Sequence[str], columns: Mapping[str, Column], model: str) -> li
 
 
 def match_width(width: int, columns: Mapping[str, Column], model: str) -> list[Source]:
-    """Where the columns of a model without names come from: those of the records, in their order.
+    """The columns of the records, in their order, as those of a model whose file has no names.
 
-    Raises
-    ------
-    ModelRefused : their number does not fit
+    Raises `ModelRefused` where the number of columns does not fit.
     """
     used = [column for column in columns.values() if not column.names_records]
     for pairs in (False, True):  # levels of two, as two columns or as one

@@ -30,9 +30,7 @@ def fetched(model: str) -> Iterator[Path]:
 
     By MLflow's own library, from the server that `MLFLOW_TRACKING_URI` names.
 
-    Raises
-    ------
-    ModelRefused : the library is not installed, or finds no such model
+    Raises `ModelRefused` where the library is not installed, or finds no such model.
     """
     if not model.startswith(REGISTERED):
         yield Path(model)
@@ -54,9 +52,7 @@ def fetched(model: str) -> Iterator[Path]:
 def locate(directory: Path) -> tuple[str, Path, dict[str, str]]:
     """Flavour, file of the model, and the type of each column that its signature names.
 
-    Raises
-    ------
-    ModelRefused : it is no such directory, or a model that cannot be read
+    Raises `ModelRefused` where MLflow has not written the directory, or the model in it cannot be read.
     """
     path = directory / DESCRIPTION
     try:

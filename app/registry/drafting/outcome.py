@@ -74,10 +74,8 @@ class Outcome:
 def labels_of(name: str, texts: Sequence[str], favourable: str | None = None) -> Labels:
     """The outcomes in a column; of several, the favourable one against the others.
 
-    Raises
-    ------
-    ModelRefused : it has one value, or more than there are classes
-    Undecided : it has several, of which nobody has said which is favourable
+    Raises `ModelRefused` where the column has one value, or more than `MOST_CLASSES`; `Undecided` where it has more
+    than two, and nobody has said which one is favourable.
     """
     stripped = [text.strip() for text in texts]
     rows = [i for i, text in enumerate(stripped) if text not in ABSENT]
@@ -148,7 +146,7 @@ def side_question(key: str, sides: Sequence[str], area: float) -> Question:
 
 
 def signs(columns: Mapping[str, Column], has: Bool[np.ndarray, "n"]) -> list[tuple[str, str, float, float, float]]:
-    """What columns say of people with an outcome, the clearest first.
+    """The differences between people with an outcome and all others, the clearest first.
 
     Returns
     -------

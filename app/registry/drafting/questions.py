@@ -37,7 +37,7 @@ class Question:
 
     @property
     def name(self) -> str:
-        """Its name among the answers: `favourable`, or `change.income` of a column."""
+        """The name of the question among the answers: `favourable`, or `change.income` for a column."""
         return self.key if self.column is None else f"{self.key}.{self.column}"
 
     @property
@@ -49,7 +49,7 @@ class Question:
 
     @property
     def sample(self) -> str:
-        """What stands in the place of its answer in a file: what stays anyway, or else no answer but all of them."""
+        """Text in place of the answer in a file: the default answer if there is one, else all allowed ones."""
         return self.keep if self.keep in self.allowed else " or ".join(self.allowed) or "NUMBER"
 
     def read(self, answer: str) -> str:
@@ -136,9 +136,7 @@ class Questions:
 def read_answers(path: Path) -> dict[str, str]:
     """The answers in a YAML or JSON file, as texts, by the names of questions.
 
-    Raises
-    ------
-    ModelRefused : it cannot be read, or has another form
+    Raises `ModelRefused` where the file cannot be read, or has another form.
     """
     try:
         content = path.read_bytes()

@@ -45,16 +45,15 @@ class Records:
         return replace(self, columns=columns, lines=[self.lines[i] for i in rows] if self.lines else ())
 
     def place(self, record: int) -> str:
-        """Where a record is, in words."""
+        """The place of a record in the file, in words."""
         return f"line {self.lines[record]} of {self.file}" if self.lines else f"record {record} of {self.file}"
 
 
 def read_records(path: Path) -> Records:
     """The records in a file.
 
-    Raises
-    ------
-    ModelRefused : it cannot be read, has no header, two columns of one name, or rows of another length
+    Raises `ModelRefused` where the file cannot be read, has no header, two columns of one name, or rows of another
+    length.
     """
     try:
         require_regular(path)

@@ -34,8 +34,10 @@ def sentinels(
 ) -> tuple[float | None, ...]:
     """The numbers that may be read as missing, the likeliest first; None for none of them.
 
-    Without scores, the draft asks where a column had missing values in training, and the records have none in it.
+    Without scores, the draft asks where a column had missing values in training, and the records have none in it; and
+    the other way round, which number stands there for a missing value.
     """
+    _fill(facts, features, columns, questions, scored=scored)
     if facts.saw_missing is None:
         return (None,)
     used = {feature.name: columns[feature.name] for feature in features if columns[feature.name].numbers is not None}
@@ -54,7 +56,7 @@ def sentinels(
     return (None,) if answer == NONE else (float(answer),)
 
 
-def fill(
+def _fill(
     facts: ModelFacts,
     features: Sequence[FeatureDraft],
     columns: Mapping[str, Column],

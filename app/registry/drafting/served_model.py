@@ -31,10 +31,8 @@ ADDRESSES = "/v2/models/NAME/infer (Open Inference Protocol v2) or /invocations 
 def read(url: str, trust: Trust) -> ModelFacts:
     """The facts of a model at an address for POST.
 
-    Raises
-    ------
-    ModelRefused : the address is of no known protocol, or its host is not allowed, or nothing is said of the model
-    ModelUnavailable : the server cannot be reached
+    Raises `ModelRefused` where the address is of no known protocol, its host is not allowed, or the server does not
+    describe the model; `ModelUnavailable` where the server cannot be reached.
     """
     path = url.partition("?")[0]
     if path.endswith("/invocations"):

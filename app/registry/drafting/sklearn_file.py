@@ -10,17 +10,7 @@ from app.errors import ModelRefused
 from app.recourse.models.black_box import Input
 from app.recourse.models.score import Output
 from app.registry.adapters.artifact import UNREADABLE
-from app.registry.adapters.encoders import (
-    dropped,
-    encoded,
-    first_step,
-    imputed,
-    is_code,
-    plain,
-    selection,
-    steps,
-    within,
-)
+from app.registry.adapters.encoders import column_steps, dropped, encoded, imputed, is_code, plain, steps, within
 from app.registry.adapters.sklearn_model import read_content
 from app.registry.artifact import SKOPS, Format
 from app.registry.drafting.facts import ModelFacts
@@ -34,13 +24,12 @@ METHODS = {"predict_proba": Output.PROBABILITY, "decision_function": Output.MARG
 def read(name: str, content: bytes, trust: Trust) -> ModelFacts:
     """The facts of an estimator or pipeline.
 
-    Raises
-    ------
-    ModelRefused : it cannot be read, is not trusted, or is no fitted classifier
+    Raises `ModelRefused` where the file cannot be read, is not trusted, or holds no fitted classifier.
     """
     estimator = read_content(name, content, trust)
     classes, points = _classes(name, estimator)
-    _refuse_free_text(name, estimator)
+    own = [str(one) for one in getattr(estimator, "feature_names_in_", ())]
+    _refuse_free_text(name, estimator, own)
     output = next((kind for method, kind in METHODS.items() if hasattr(estimator, method)), Output.LABEL)
     output = Output.POINTS if points else output
     thresholds = [one for one in _all_within(estimator) if hasattr(one, "threshold") or hasattr(one, "best_threshold_")]
@@ -48,13 +37,12 @@ def read(name: str, content: bytes, trust: Trust) -> ModelFacts:
         output = Output.LOGIT if output is Output.PROBABILITY else output
     if output in (Output.LOGIT, Output.MARGIN) and len(classes) != 2:
         output = Output.LABEL
-    names = getattr(estimator, "feature_names_in_", None)
     levels: dict[str, tuple[str | None, ...]] = {}
     ordered: set[str] = set()
     tolerant: set[str] = set()
     numbers: set[str] = set()
-    one_hot = _one_hot(estimator)
-    for column, encoder, known in encoded(estimator, [] if names is None else [str(one) for one in names]):
+    one_hot = _one_hot(estimator, own)
+    for column, encoder, known in encoded(estimator, own):
         codes = column in one_hot and _are_codes(known)
         if encoder is None or not (codes or all(_is_text(level) for level in known)):
             numbers.add(column)
@@ -65,18 +53,18 @@ def read(name: str, content: bytes, trust: Trust) -> ModelFacts:
         if getattr(encoder, "handle_unknown", "ignore") != "error":
             tolerant.add(column)
     file, content, notes = _without_code(name, content, estimator)
-    left_out = dropped(estimator, [str(one) for one in names]) if names is not None and levels else frozenset()
+    left_out = dropped(estimator, own) if levels else frozenset()
     if left_out:
         notes = (*notes, f"The model leaves out {', '.join(sorted(left_out))}, so that is no feature.")
-    if names is not None and not levels:
-        numbers |= {str(one) for one in names}
+    if not levels:
+        numbers |= set(own)
     return ModelFacts(
         format=Format.SKLEARN, file=file, content=content, output=output, notes=notes,
         input=Input.RAW if levels else Input.ENCODED,
-        names=None if names is None else tuple(str(one) for one in names if str(one) not in left_out),
+        names=tuple(name for name in own if name not in left_out) or None,
         width=getattr(estimator, "n_features_in_", None),
         levels=levels, ordered=frozenset(ordered - one_hot), tolerant=frozenset(tolerant),
-        imputed=frozenset(imputed(estimator, [] if names is None else [str(one) for one in names])),
+        imputed=frozenset(imputed(estimator, own)),
         numbers=frozenset(numbers), cut_offs=tuple(_cut_offs(thresholds)),
         classes=tuple(plain(one) for one in classes), numbered=False,
         encodings=("none",) if levels or _scales(estimator) else ("none", "standard", "minmax"),
@@ -96,11 +84,7 @@ def _classes(name: str, estimator: Any) -> tuple[np.ndarray, bool]:
     if isinstance(estimator, BaseEstimator):
         raise ModelRefused(f"{name} holds no fitted classifier but {kind}: fit it, then save it")
     inside = {str(key) for key, value in estimator.items() if hasattr(value, "predict")} if kind == "dict" else set()
-    way = (
-        f'save the estimator alone, as joblib.dump(bundle["{min(inside)}"], …)'
-        if inside
-        else "save the estimator alone"
-    )
+    way = "save the estimator alone" + (f', as joblib.dump(bundle["{min(inside)}"], …)' if inside else "")
     raise ModelRefused(f"{name} holds no fitted classifier but {kind}: {way}")
 
 
@@ -131,22 +115,16 @@ def _are_codes(known: Sequence[Any]) -> bool:
 
 
 def _level(level: Any) -> str | None:
-    """A level as it is called in a manifest; None for the mark of a missing one."""
+    """The name that a manifest gives to a level; None for the mark of a missing one."""
     if level is None or level != level or level == "":
         return None
     return level if isinstance(level, str) else str(int(level))
 
 
-def _one_hot(estimator: Any) -> set[str]:
+def _one_hot(estimator: Any, names: Sequence[str]) -> set[str]:
     """Columns whose levels become columns of their own: the order in which an encoder lists them says nothing."""
-    names = [str(one) for one in getattr(estimator, "feature_names_in_", ())]
-    return {
-        column
-        for one in within(estimator)
-        for _, transformer, selected in getattr(first_step(one), "transformers_", ())
-        if any(type(step).__name__ == "OneHotEncoder" for step in steps(transformer))
-        for column in selection(selected, names)
-    }
+    found = column_steps(estimator, names)
+    return {name for step, columns in found if type(step).__name__ == "OneHotEncoder" for name in columns}
 
 
 def _scales(estimator: Any) -> bool:
@@ -171,15 +149,11 @@ def _cut_offs(thresholds: Sequence[Any]) -> Iterator[float]:
             yield float(found)
 
 
-def _refuse_free_text(name: str, estimator: Any) -> None:
+def _refuse_free_text(name: str, estimator: Any, names: Sequence[str]) -> None:
     """Refuse a model that reads sentences, of which no change can be advised."""
-    names = [str(one) for one in getattr(estimator, "feature_names_in_", ())]
-    for one in within(estimator):
-        for _, transformer, selected in getattr(first_step(one), "transformers_", ()):
-            reader = next((step for step in steps(transformer) if type(step).__name__.endswith("Vectorizer")), None)
-            if reader is not None:
-                columns = ", ".join(selection(selected, names))
-                raise ModelRefused(
-                    f'{name} reads "{columns}" as free text ({type(reader).__name__}), which is neither a number nor a '
-                    "category. Train it with a number or category of that text, such as a topic, in its place"
-                )
+    for step, columns in column_steps(estimator, names):
+        if (kind := type(step).__name__).endswith("Vectorizer"):
+            raise ModelRefused(
+                f'{name} reads "{", ".join(columns)}" as free text ({kind}), which is neither a number nor a category. '
+                "Train it with a number or category of that text, such as a topic, in its place"
+            )

@@ -18,9 +18,7 @@ WEIGHTS = "weights.safetensors"
 def read(name: str, content: bytes) -> ModelFacts:
     """The facts of a state dict; the file is written again under the names that the service knows.
 
-    Raises
-    ------
-    ModelRefused : it holds anything but dense layers in one chain
+    Raises `ModelRefused` where the file holds anything but dense layers in one chain.
     """
     layers = _layers(name, read_state(content, name))
     widths = [layers[0][0].shape[1], *(weights.shape[0] for weights, _ in layers)]

@@ -45,9 +45,7 @@ def manifest_text(head: Mapping[str, Any], comments: Mapping[str, str], features
 def whole(directory: Path, names: Iterable[str]) -> Iterator[None]:
     """Removes the files written inside it, and a new directory, unless all are written.
 
-    Raises
-    ------
-    ModelRefused : a file cannot be written, as on a full disk
+    Raises `ModelRefused` where a file cannot be written, as on a full disk.
     """
     there = directory.exists()
     new = [path for name in names if not (path := directory / name).exists()]
