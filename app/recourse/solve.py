@@ -16,6 +16,7 @@ from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.beginning import beginnings
 from app.recourse.actions.providing import provided
+from app.recourse.actions.relaxed import relaxed
 from app.recourse.actions.sentences import months_text
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.counterfactual import Counterfactual
@@ -233,7 +234,7 @@ class _Question:
             or problem.on_curve
         ):
             return result
-        (longer,) = (one.actions for one in problem.action_set.relaxed() if one.constraint == HORIZON)
+        (longer,) = (one.actions for one in relaxed(problem.action_set) if one.constraint == HORIZON)
         asked = self._asking(self.questions.apart(longer))
         found = self._best_beginning(asked, frozenset(), None, None)
         if found is None or not found.found:

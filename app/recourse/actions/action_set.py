@@ -24,29 +24,15 @@ from app.recourse.actions.advice_ranges import (
     least_worth,
     limits_of_all,
     range_of,
-    range_without,
     ranges_of_all,
 )
 from app.recourse.actions.constraints import Constraints, check_constraints
 from app.recourse.actions.cost import amounts, cost, weights_of
 from app.recourse.actions.inclusion import check_inclusion
 from app.recourse.actions.rules import Rule
-from app.recourse.actions.sentences import name_text
 from app.recourse.actions.timing import Clock, Timing, clock
 from app.recourse.actions.wishes import Wishes, check_wishes
 from app.recourse.features import Advice, FeatureSpace
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relaxed:
-    """One constraint of the request that binds, and the action set without it."""
-
-    constraint: str
-    feature: str | None
-    """None where it binds several."""
-    text: str
-    """What would help, as a sentence."""
-    actions: "ActionSet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +63,7 @@ class ActionSet:
     timing: Timing
     """Of the request."""
     clock: Clock
-    """The time that there is, already applied to the ranges."""
+    """The time that the person has, already applied to the ranges."""
     least_share: float
     """As in `action_set`."""
     given: tuple[int, ...] = ()
@@ -131,43 +117,6 @@ class ActionSet:
         """Whether the set is a product of intervals: no lattice, gap, category, rule or cap on changes."""
         return not (self.step_raw.any() or self.has_gaps or self.is_coupled or self.max_changes is not None)
 
-    def relaxed(self) -> list[Relaxed]:
-        """Each constraint of the request whose removal widens what is legal; the time that an answer is valid as well.
-
-        Never what the lender has fixed, nor a feature that is never advice.
-        """
-        if self.beginning is not None:
-            return [replace(one, actions=self._begun_like(one.actions)) for one in self.beginning.relaxed()]
-        found: list[Relaxed] = []
-        for j, (feature, limits) in enumerate(zip(self.space.features, self.limits(), strict=True)):
-            for name in dict.fromkeys(limit.name for limit in limits if limit.asked):
-                wider = range_without(feature, float(self.factual_raw[j]), limits, name)
-                if name != "horizon_months" and wider != self.range(j):
-                    text = f"Relaxing the {name} constraint on {name_text(feature)} would help most."
-                    found.append(
-                        Relaxed(constraint=name, feature=feature.name, text=text, actions=self.ranged({j: wider}))
-                    )
-        if self.max_changes is not None:
-            uncapped = replace(self, constraints=replace(self.constraints, max_changes=None))
-            noun = "feature" if self.max_changes == 1 else "features"
-            text = f"Allowing more than {self.max_changes} changed {noun} would help most."
-            found.append(Relaxed(constraint="max_changes", feature=None, text=text, actions=uncapped))
-        if math.isfinite(self.clock.months) and not self.clock.stands_still:
-            month = "month" if self.clock.months == 1.0 else "months"
-            valid = "" if self.timing.horizon_months is not None else ", as long as an answer is valid,"
-            text = f"Taking longer than {self.clock.months:g} {month}{valid} would help most."
-            more = Relaxed(constraint="horizon_months", feature=None, text=text, actions=self.without_horizon())
-            found.append(more)
-        return found
-
-    def _begun_like(self, others: "ActionSet") -> "ActionSet":
-        """Another set of the same person after the changes that have been made in this one."""
-        ranges = {j: self.range(j) for j in self.begun}
-        return replace(
-            others.ranged(ranges), factual_raw=self.factual_raw, weights=self.weights, included={}, begun=self.begun,
-            beginning=others,
-        )  # fmt: skip
-
     def limits(self) -> list[list[Limit]]:
         """Every limit of each feature."""
         return limits_of_all(
@@ -176,24 +125,24 @@ class ActionSet:
         )  # fmt: skip
 
     def range(self, j: int) -> Range:
-        """What one feature may be."""
+        """The range of one feature."""
         lower, below, above, upper = (
             float(end[j]) for end in (self.lower_raw, self.below_raw, self.above_raw, self.upper_raw)
         )
         return Range(lower, below, above, upper, self.restricted.get(j))
 
     def frozen(self, features: Iterable[int]) -> "ActionSet":
-        """The same set in which these features stay as they are."""
+        """The action set in which these features do not change."""
         facts = {j: float(self.factual_raw[j]) for j in features}
         return self.ranged({j: Range(fact, fact, fact, fact) for j, fact in facts.items()}) if facts else self
 
     def ranged(self, others: Mapping[int, Range]) -> "ActionSet":
-        """The same set with other ranges of some features."""
+        """The action set with other ranges of some features, by index."""
         ranges = [others.get(j) or self.range(j) for j in range(self.space.p)]
         return replace(self, **arrays_of(self.space, ranges))
 
     def without_horizon(self) -> "ActionSet":
-        """The same set for a person with all the time in the world."""
+        """The action set of the same person without a limit of time."""
         timing = replace(self.timing, horizon_months=None)
         wider = replace(self, timing=timing, clock=clock(self.space.features, self.factual_raw, timing))
         ranges = ranges_of_all(
@@ -203,7 +152,7 @@ class ActionSet:
         return replace(wider, **arrays_of(self.space, ranges))
 
     def opened(self, rows_raw: Float[np.ndarray, "n p"]) -> "ActionSet":
-        """The same set, but immovable features that differ in one of these rows move over the schema's whole range.
+        """The action set in which immovable features that differ in one of these rows may have any value of the schema.
 
         For sampling decisions around records that are not legal counterfactuals.
         """
@@ -351,7 +300,7 @@ class ActionSet:
         return sum(self.space.features[j].provide_cost for j in self.given) + sum(self.begun.values())
 
     def amounts(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """How far a person moves each feature, in spreads; 1 for a change of category, 0 for what time changes."""
+        """Distance that a person moves each feature, in spreads; 1 for another category, 0 for what time changes."""
         return amounts(self.space, np.where(self.clock.passive, 0.0, np.abs(rows_raw - self.factual_raw)))
 
     def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
@@ -363,7 +312,7 @@ class ActionSet:
         return cost(amounts, self.weights, self._paid)
 
     def changed(self, rows_raw: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "n"]:
-        """How many features a person has changed."""
+        """Number of features that a person has changed."""
         return self._changes(rows_raw).sum(axis=1)
 
     def changes(self, row_raw: Float[np.ndarray, "p"]) -> tuple[int, ...]:

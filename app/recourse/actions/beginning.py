@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
-from app.recourse.actions.action_set import ActionSet, Relaxed
+from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.advice_ranges import LEAST_SHARE, Range, least_worth
-from app.recourse.actions.sentences import name_text
 from app.recourse.features import MISSING
 
 MOST = 32
@@ -90,23 +89,4 @@ def _options(actions: ActionSet, j: int, to: float | None) -> list[_Begun]:
         high = tuple(level for level in levels if level >= near)
         next_ = float(high[1]) if len(high) > 1 else min(near + step, own.upper)
         found.append(_Begun(j, near, Range(near, near, next_, own.upper, high or None), weight * (near - fact) / scale))
-    return found
-
-
-def without_inclusion(actions: ActionSet) -> list[Relaxed]:
-    """For each included change, the same action set without that change."""
-    before = actions.beginning
-    if before is None:
-        return []
-    found = []
-    for j in actions.begun:
-        fact, weights = actions.factual_raw.copy(), actions.weights.copy()
-        fact[j], weights[j] = before.factual_raw[j], before.weights[j]
-        free = replace(
-            actions.ranged({j: before.range(j)}), factual_raw=fact, weights=weights,
-            begun={k: cost for k, cost in actions.begun.items() if k != j},
-        )  # fmt: skip
-        feature = actions.space.features[j]
-        text = f"Not insisting on a change of the {name_text(feature)} would help most."
-        found.append(Relaxed(constraint="must_include", feature=feature.name, text=text, actions=free))
     return found

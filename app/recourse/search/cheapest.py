@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float, Int
 
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.actions.beginning import without_inclusion
+from app.recourse.actions.relaxed import relaxed, without_inclusion
 from app.recourse.models.linear import LinearModel
 from app.recourse.search.knapsack import QUICK, THOROUGH, Knapsack
 from app.recourse.search.knapsack_amounts import SLACK, Item
@@ -300,8 +300,8 @@ class Search:
 
     def relaxation(self, margin: float) -> Relaxation | None:
         """The single constraint of the request whose removal raises the reachable score most; None where none helps."""
-        relaxed = [*self.action_set.relaxed(), *without_inclusion(self.action_set)]
-        searches = [(Search(self.model, one.actions, deadline=self.deadline), one) for one in relaxed]
+        looser = [*relaxed(self.action_set), *without_inclusion(self.action_set)]
+        searches = [(Search(self.model, one.actions, deadline=self.deadline), one) for one in looser]
         # What ties several features takes a program for each, so those that could not help without it are left out.
         wider = [(search, one) for search, one in searches if self.action_set.is_coupled or search.reach > self.reach]
         now = self._legal_reach() if wider else self.reach
