@@ -15,7 +15,7 @@ Stamp: TypeAlias = tuple[int, int, int]
 
 
 def stamp(path: str | Path) -> Stamp | None:
-    """What shows whether a file has changed since it was read; None where it cannot be looked at."""
+    """Inode, size and time of a file, which differ after a change; None where they cannot be read."""
     try:
         found = os.stat(path)
     except OSError:
@@ -26,9 +26,8 @@ def stamp(path: str | Path) -> Stamp | None:
 def inside(directory: Path, path: str) -> Path:
     """The existing file that a relative `path` names, after symbolic links.
 
-    Raises
-    ------
-    ValueError : it is absolute, leaves `directory` (with ``..`` or through a link), or is no file
+    Raises `ValueError` where the path is absolute, leaves `directory` (with ``..`` or through a link), or names no
+    file.
     """
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or "\0" in path:
@@ -48,7 +47,7 @@ def inside(directory: Path, path: str) -> Path:
 
 
 def require_regular(path: Path) -> os.stat_result:
-    """What is known of a file. Raises `OSError`, also for a pipe or a device: reading one may never end."""
+    """The `stat` of a file. Raises `OSError`, also for a pipe or a device: reading one may never end."""
     found = path.stat()
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

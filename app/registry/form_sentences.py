@@ -2,9 +2,11 @@
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 from pydantic_core import ErrorDetails
+
+from app.errors import Fault
 
 EXAMPLES = {
     "id": "id: credit-risk",
@@ -68,14 +70,14 @@ SENTENCES = {
     "dataclass_type": "must be a mapping, such as {{key: value}}",
     "union_tag_invalid": "must be a mapping, such as {{key: value}}",
     "union_tag_not_found": "must be a mapping, such as {{key: value}}",
-    "extra_forbidden": "is not a key that there is here",
+    "extra_forbidden": "is not a known key",
     "json_invalid": "is no JSON, or cut off",
 }
 """By the type of the error, with its facts."""
 
 
 def sentence_of(details: ErrorDetails) -> str:
-    """What is wrong, in words of our own wherever the kind of error is known."""
+    """The sentence about an error of pydantic; its own words where `SENTENCES` has none for the kind."""
     kind, key = details["type"], str(details["loc"][-1]) if details["loc"] else ""
     if kind in ("missing", "missing_keyword_only_argument", "missing_argument"):
         return f"is missing; write {EXAMPLES[key]}" if key in EXAMPLES else "is missing"
@@ -100,3 +102,47 @@ def unknown_key(what: str, key: str, known: Collection[str]) -> str:
 def _plain(message: str) -> str:
     """A library's sentence without its beginning."""
     return re.sub(r"^Input should be ", "must be ", message.removeprefix("Value error, "))
+
+
+# --- what is said of many faults --------------------------------------------------------------------------------------
+
+FOLDED = 3
+"""Equal sentences up to which each place has a line of its own."""
+
+SHOWN = 3
+"""Further places that are named in a folded line; the others are counted."""
+
+
+def readable(faults: Sequence[Fault], names: Mapping[int, str]) -> list[Fault]:
+    """The faults of a model, equal sentences in one line; `names` are those of the features by index."""
+    alike: dict[tuple[str, str], list[Fault]] = {}
+    for fault in faults:
+        place = re.sub(r"/[^/]*$", "", re.sub(r"^/features/\d+", "/features", fault.pointer))
+        alike.setdefault((place, fault.detail), []).append(fault)
+    return [fault for group in alike.values() for fault in _group(group, names)]
+
+
+def _group(group: list[Fault], names: Mapping[int, str]) -> list[Fault]:
+    if len(group) <= FOLDED:
+        return [Fault(fault.pointer, _named(fault, names)) for fault in group]
+    first, *others = group
+    shown = ", ".join(_short(fault, names) for fault in others[:SHOWN])
+    more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
+    return [Fault(first.pointer, f"{_named(first, names)} (also {shown}{more})")]
+
+
+def _name(fault: Fault, names: Mapping[int, str]) -> str | None:
+    """The feature that a fault is about."""
+    found = re.fullmatch(r"/features/(\d+)(/.*)?", fault.pointer)
+    return names.get(int(found[1])) if found else None
+
+
+def _named(fault: Fault, names: Mapping[int, str]) -> str:
+    """The sentence, with the name of the feature where it does not say it."""
+    name = _name(fault, names)
+    return fault.detail if name is None or f'"{name}"' in fault.detail else f'"{name}": {fault.detail}'
+
+
+def _short(fault: Fault, names: Mapping[int, str]) -> str:
+    last = fault.pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
+    return f'"{_name(fault, names) or last}"'

@@ -5,11 +5,10 @@ in the store by one rename; nothing is visible before that, and nothing is left 
 """
 
 import errno
-import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,6 +26,7 @@ from app.registry.adapters import ADAPTERS, load_black_box
 from app.registry.adapters.artifact import digest_fault
 from app.registry.artifact import Endpoint, Format
 from app.registry.files import copy, flush_directory, inside, read_regular, require_regular, write
+from app.registry.form_sentences import readable
 from app.registry.lender_scores import SCORE, TOLERANCE, compare, read_scores, scores_in
 from app.registry.manifest import INACTIVE, MANIFEST, PROFILE, REGISTRATION, Manifest
 from app.registry.parsed_manifest import ParsedManifest, read_manifest
@@ -36,54 +36,6 @@ from app.registry.reference import read_dates, read_reference, size_fault
 from app.registry.safe_yaml import LARGEST as LARGEST_YAML
 from app.registry.trust import Trust
 from app.registry.version import Registration, noted_warnings
-
-# --- sentences of faults ----------------------------------------------------------------------------------------------
-
-
-FOLDED = 3
-"""Equal sentences up to which each place has a line of its own."""
-
-SHOWN = 3
-"""Further places that are named in a folded line; the others are counted."""
-
-_FEATURE = re.compile(r"/features/(\d+)(/.*)?")
-
-
-def readable(faults: Sequence[Fault], names: Mapping[int, str]) -> list[Fault]:
-    """The faults of a model; `names` are those of the features by index."""
-    alike: dict[tuple[str, str], list[Fault]] = {}
-    for fault in faults:
-        alike.setdefault((re.sub(r"/[^/]*$", "", _place(fault)), fault.detail), []).append(fault)
-    return [fault for group in alike.values() for fault in _group(group, names)]
-
-
-def _place(fault: Fault) -> str:
-    """The pointer, without which of the features it is."""
-    return re.sub(r"^/features/\d+", "/features", fault.pointer)
-
-
-def _group(group: list[Fault], names: Mapping[int, str]) -> list[Fault]:
-    if len(group) <= FOLDED:
-        return [Fault(fault.pointer, _named(fault, names)) for fault in group]
-    first, *others = group
-    shown = ", ".join(_short(fault, names) for fault in others[:SHOWN])
-    more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
-    return [Fault(first.pointer, f"{_named(first, names)} (also {shown}{more})")]
-
-
-def _named(fault: Fault, names: Mapping[int, str]) -> str:
-    """The sentence, with the name of the feature where it does not say it."""
-    found = _FEATURE.fullmatch(fault.pointer)
-    name = names.get(int(found[1])) if found else None
-    return fault.detail if name is None or f'"{name}"' in fault.detail else f'"{name}": {fault.detail}'
-
-
-def _short(fault: Fault, names: Mapping[int, str]) -> str:
-    found = _FEATURE.fullmatch(fault.pointer)
-    if found and int(found[1]) in names:
-        return f'"{names[int(found[1])]}"'
-    return '"' + fault.pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~") + '"'
-
 
 INCOMING = ".incoming-"
 """Prefix of temporary directories in the store; no id begins with it."""
@@ -112,11 +64,8 @@ def install(
     If not `active`, it can be examined by its full name, but answers no applicants. The lender's own scores of the
     reference records, in the file `scores` or a column of the reference, must agree with the model's to `tolerance`.
 
-    Raises
-    ------
-    ModelExists : there is a version of this name
-    ModelRefused : with every fault that could be found; nothing is left in the store
-    OSError : the disk is full, the store cannot be written
+    Raises `ModelExists` where the store has a version of this name; `ModelRefused` with every fault that could be
+    found; `OSError` where the store cannot be written. Nothing is left in the store then.
     """
     content = _manifest_bytes(source)
     parsed = read_manifest(content)
@@ -124,20 +73,17 @@ def install(
         _refuse_existing(_target(root, parsed.manifest), parsed.manifest)
     with _incoming(root) as incoming:
         examination = _Examination(source, incoming, parsed, trust, tolerance, faults=list(parsed.faults))
-        digests = examination.digests
         given = None if scores is None else read_scores(scores)
-        digests[MANIFEST] = write(incoming / MANIFEST, content)
-        examined = examination.run(given)
-        if examined is None or examination.faults:
+        examination.digests[MANIFEST] = write(incoming / MANIFEST, content)
+        registration = examination.run(given, registered_at)
+        if parsed.manifest is None or registration is None or examination.faults:
             faults = readable(examination.faults, parsed.names)
             detail = f"{source} cannot be registered: {len(faults)} {'fault' if len(faults) == 1 else 'faults'}"
             raise ModelRefused(detail, faults=faults)
-        digests[PROFILE] = write(incoming / PROFILE, pack(examined.profile.reference))
-        registration = _registration(examined, digests, registered_at)
         write(incoming / REGISTRATION, registration.model_dump_json(indent=2).encode() + b"\n")
         if not active:
             write(incoming / INACTIVE, b'{"schema_version": 1}\n')
-        return _move(incoming, _target(root, examined.manifest), examined.manifest)
+        return _move(incoming, _target(root, parsed.manifest), parsed.manifest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +95,6 @@ class _Records:
     """True outcomes, of a model with a label."""
     given: Float[np.ndarray, "n"] | None
     """The lender's own scores."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Examined:
-    """A model with its profile, and what was found."""
-
-    manifest: Manifest
-    columns: ModelColumns
-    profile: Profile
-    warnings: tuple[str, ...]
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +114,11 @@ class _Examination:
     digests: dict[str, str] = field(default_factory=dict)
     """Of the files copied, by relative path."""
 
-    def run(self, given: Float[np.ndarray, "n"] | None) -> _Examined | None:
-        """Examine everything; `given` are the lender's own scores, where the reference does not hold them."""
+    def run(self, given: Float[np.ndarray, "n"] | None, registered_at: datetime) -> Registration | None:
+        """Examine everything, and write the profile.
+
+        `given` are the lender's own scores, where the reference does not hold them.
+        """
         artifact_sound = self._copy_artifact()
         records = self._read_reference(given)
         manifest = self.parsed.manifest
@@ -203,9 +141,14 @@ class _Examination:
                 judged = performance(scores, records.favourable, favourable(scores))
                 notes += [judged.sentence] if judged else []
                 warnings += judged.warnings if judged else []
-        return _Examined(
-            manifest=manifest, columns=columns, profile=profile, warnings=(*warnings, *noted), notes=tuple(notes)
-        )
+        reference = profile.reference
+        self.digests[PROFILE] = write(self.incoming / PROFILE, pack(reference))
+        return Registration(
+            registered_at=registered_at, digests=self.digests, encoding=_fitted(columns.model),
+            spread=_fitted(columns.space), records=len(scores), favourable=len(reference.favourable),
+            largest_distance=reference.largest_distance, largest_distance_exact=profile.exact,
+            warnings=(*warnings, *noted), notes=tuple(notes),
+        )  # fmt: skip
 
     def _copy(self, path: str, pointer: str) -> Path | None:
         try:
@@ -350,22 +293,6 @@ def _manifest_bytes(source: Path) -> bytes:
         raise ModelRefused(f"{source} has no {MANIFEST}, the manifest; recourse models draft writes one") from error
     except OSError as error:
         raise ModelRefused(f"{source / MANIFEST} cannot be read: {error.strerror}") from error
-
-
-def _registration(examined: _Examined, digests: dict[str, str], registered_at: datetime) -> Registration:
-    reference = examined.profile.reference
-    return Registration(
-        registered_at=registered_at,
-        digests=digests,
-        encoding=_fitted(examined.columns.model),
-        spread=_fitted(examined.columns.space),
-        records=len(reference.scores),
-        favourable=len(reference.favourable),
-        largest_distance=reference.largest_distance,
-        largest_distance_exact=examined.profile.exact,
-        warnings=examined.warnings,
-        notes=examined.notes,
-    )
 
 
 def _fitted(space: FeatureSpace) -> dict[str, tuple[float, float]]:

@@ -54,7 +54,7 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """How far the lender's scores are from the model's, and on which records most."""
+        """The sentence that states the difference of both scores, and the records where it is largest."""
         compared = int((~np.isnan(self.given)).sum())
         if self.agrees:
             return (
@@ -71,7 +71,7 @@ class Comparison:
 
     @property
     def reason(self) -> str:
-        """What the difference looks like, as advice; empty where it looks like nothing."""
+        """Advice by the usual causes of a difference, such as logits for probabilities; empty where none fits."""
         known = ~np.isnan(self.given)
         given, found = self.given[known], self.found[known]
 
@@ -115,9 +115,7 @@ def outputs_of(black_box: BlackBox, scores: Float[np.ndarray, "n"]) -> Float[np.
 def read_scores(path: Path) -> Float[np.ndarray, "n"]:
     """The scores in a CSV: its only column, with or without a header, or the one named `score`.
 
-    Raises
-    ------
-    ModelRefused : there are none, or they are no numbers
+    Raises `ModelRefused` where the file has no scores, or texts that are no numbers.
     """
     try:
         table = read_table(path)

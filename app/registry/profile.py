@@ -188,10 +188,8 @@ class Profile:
     ) -> Self:
         """The profile of a model on its reference records.
 
-        Raises
-        ------
-        ModelRefused : it does not score every record or every category, all records are equal, or the outcomes do not
-            determine a model
+        Raises `ModelRefused` where the model does not score every record or every category, all records are equal, or
+        the outcomes do not determine a model.
         """
         scores = _score(black_box, rows_raw)
         faults = _level_faults(black_box, rows_raw[0])

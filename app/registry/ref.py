@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """Where models are and how far they are trusted, and where the ledger is."""
+    """The directory of models, the operator's trust in them, and the address of the ledger."""
 
     root: str
     trust: Trust = field(default_factory=Trust)
@@ -24,7 +24,7 @@ class Store:
 
     @classmethod
     def of(cls, settings: "Settings", *, ledger: str = "") -> "Store":
-        """What the settings say about models, and the address of the ledger."""
+        """The store that the settings name, with the address of the ledger."""
         return cls(root=str(settings.models_store.absolute()), trust=Trust.of(settings), ledger=ledger)
 
     def open(self) -> Registry:

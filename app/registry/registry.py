@@ -99,11 +99,8 @@ class Registry:
     def find(self, name: str, *, include_inactive: bool = False) -> RegisteredModel:
         """The version of this name; an inactive one only by its full name and with `include_inactive`.
 
-        Raises
-        ------
-        UnknownModel : the sentence lists the active models
-        ModelUnusable : it is broken. A broken newest version stays the newest: recourse from an older version might
-            not hold for the model in use.
+        Raises `UnknownModel`, whose sentence lists the active models; `ModelUnusable` where the version is broken. A
+        broken newest version stays the newest: recourse from an older version might not hold for the model in use.
         """
         version = self._find(name, include_inactive=include_inactive)
         if isinstance(version, BrokenVersion):
@@ -113,9 +110,7 @@ class Registry:
     def retire(self, name: str) -> str:
         """Retire a version permanently, broken or not; returns its full name. Idempotent.
 
-        Raises
-        ------
-        UnknownModel : as in `find`
+        Raises `UnknownModel` as `find`.
         """
         version = self._find(name, include_inactive=True)
         if not version.retired:
@@ -126,10 +121,7 @@ class Registry:
     def activate(self, name: str) -> str:
         """Activate a version that was registered as inactive; returns its full name. Idempotent.
 
-        Raises
-        ------
-        UnknownModel : as in `find`
-        ModelRefused : it is retired, which is permanent
+        Raises `UnknownModel` as `find`; `ModelRefused` where the version is retired, which is permanent.
         """
         version = self._find(name, include_inactive=True)
         if version.retired:
@@ -153,9 +145,7 @@ class Registry:
     def release(self, name: str) -> str:
         """End the quarantine of a version in all running servers; returns its full name.
 
-        Raises
-        ------
-        UnknownModel : as in `find`
+        Raises `UnknownModel` as `find`.
         """
         version = self._find(name, include_inactive=True)
         write_atomic(version.directory / RELEASED, f'{{"at": "{datetime.now(UTC).isoformat()}"}}\n'.encode())

@@ -63,9 +63,8 @@ class RuleParser:
     def parse(self, text: str) -> Rule:
         """The rule that a text stands for.
 
-        Raises
-        ------
-        ValueError : it does not follow the grammar, or names what is not in the schema; the sentence says where
+        Raises `ValueError` where the text does not follow the grammar, or names what is not in the schema; the sentence
+        says where.
         """
         return _RuleReader(text, self).rule()
 
@@ -104,9 +103,7 @@ class RuleParser:
     def linear(self, text: str, left: Expression, relation: str, right: Expression) -> LinearRule | None:
         """The comparison as coefficients; None where it is not linear, or a value may be missing.
 
-        Raises
-        ------
-        ValueError : a number is too large, or no feature matters
+        Raises `ValueError` where a number is too large, or no feature matters.
         """
         names = (*left.names, *right.names)
         formulas = self._needed(names)
@@ -149,7 +146,7 @@ class RuleParser:
 
     @staticmethod
     def not_a_number(feature: Feature, place: str) -> ValueError:
-        """What to raise where a feature with levels stands for a number."""
+        """The error for a feature with levels that stands in place of a number."""
         ways = "<= or =" if feature.type is FeatureType.ORDINAL else "=, != or in {...}"
         return ValueError(
             f"names {place}, which is not a number but {feature.type}; compare it with its levels by {ways}"

@@ -20,5 +20,5 @@ class Trust:
 
     @classmethod
     def of(cls, settings: "Settings") -> "Trust":
-        """What the operator's settings trust."""
+        """The trust that the operator's settings state."""
         return cls(pickle=settings.trust_pickle, hosts=settings.remote_hosts)

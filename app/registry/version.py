@@ -24,7 +24,7 @@ from typing import Literal
 import numpy as np
 from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, ValidationError
 
-from app.errors import ModelOutputInvalid, ModelRefused, ModelUnusable
+from app.errors import Fault, ModelOutputInvalid, ModelRefused, ModelUnusable
 from app.observability import log
 from app.recourse.actions.rules import Rule
 from app.recourse.features import Feature, FeatureSpace, ModelColumns, ModelSpace
@@ -140,10 +140,8 @@ class RegisteredModel:
     def load(self) -> "LoadedModel":
         """The model itself.
 
-        Raises
-        ------
-        ModelUnusable : it is `distrusted`, a file has changed, a library is missing, or the scores differ from
-            those of the registration
+        Raises `ModelUnusable` where the version is `distrusted`, a file has changed, a library is missing, or the
+        scores differ from those of the registration.
         """
         if self.distrusted:
             raise ModelUnusable(self.distrusted, model=self.name)
@@ -168,19 +166,16 @@ class RegisteredModel:
             try:
                 found = digest(inside(self.directory, path))
             except (ValueError, OSError) as error:
-                raise ModelUnusable(f"{self.name} cannot be used: {error}", model=self.name) from error
+                raise _unusable(self.name, str(error)) from error
             if found != expected:
-                raise ModelUnusable(
-                    f"{self.name} cannot be used: {path} has changed since it was registered", model=self.name
-                )
+                raise _unusable(self.name, f"{path} has changed since it was registered")
 
     def _black_box(self) -> BlackBox:
         try:
             return load_black_box(self.manifest, self.directory, self.columns, self.trust)
         except ModelRefused as error:
-            raise ModelUnusable(
-                f"{self.name} cannot be loaded any more", faults=error.faults, model=self.name
-            ) from error
+            detail = f"{self.name} cannot be loaded any more"
+            raise ModelUnusable(detail, faults=error.faults, model=self.name) from error
         except ModelUnusable as error:
             raise ModelUnusable(f"{self.name} cannot be loaded: {error.detail}", model=self.name) from error
 
@@ -201,12 +196,12 @@ class RegisteredModel:
         try:
             found = black_box.score_raw(reference.rows_raw[some])
         except ModelOutputInvalid as error:
-            raise ModelUnusable(f"{self.name} cannot be used: {error.detail}", model=self.name) from error
+            raise _unusable(self.name, error.detail) from error
         if (moved := ~scores_match(black_box, found, expected)).any():
-            raise ModelUnusable(
-                f"{self.name} cannot be used: {moved.sum()} of {len(some)} reference records are not scored as they "
-                "were at registration; a library has changed, or the model is not deterministic",
-                model=self.name,
+            raise _unusable(
+                self.name,
+                f"{moved.sum()} of {len(some)} reference records are not scored as they were at registration; a "
+                "library has changed, or the model is not deterministic",
             )
 
 
@@ -220,32 +215,34 @@ class LoadedModel:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """What holds in every answer."""
+        """The rules that hold in every answer."""
         return self.registered.rules
+
+
+def _unusable(name: str, why: str, faults: Sequence[Fault] = ()) -> ModelUnusable:
+    """The error of a version that cannot be used."""
+    return ModelUnusable(f"{name} cannot be used: {why}", faults=faults, model=name)
 
 
 def read_version(directory: Path, *, trust: Trust) -> RegisteredModel:
     """The version installed in a directory of the store, not loaded.
 
-    Raises
-    ------
-    ModelUnusable : the version is incomplete or changed
+    Raises `ModelUnusable` where the version is incomplete or changed.
     """
     name = f"{directory.parent.name}@{directory.name}"
     registration = read_registration(directory)
     try:
         content = read_regular(directory / MANIFEST)
     except OSError as error:
-        detail = f"{name} cannot be used: {MANIFEST} cannot be read: {error.strerror}"
-        raise ModelUnusable(detail, model=name) from error
+        raise _unusable(name, f"{MANIFEST} cannot be read: {error.strerror}") from error
     parsed = read_manifest(content)
     manifest = parsed.manifest
     if manifest is None:
-        raise ModelUnusable(f"{name} cannot be used: its manifest has faults", faults=parsed.faults, model=name)
+        raise _unusable(name, "its manifest has faults", parsed.faults)
     if hashlib.sha256(content).hexdigest() != registration.digests.get(MANIFEST):
-        raise ModelUnusable(f"{name} cannot be used: {MANIFEST} has changed since it was registered", model=name)
+        raise _unusable(name, f"{MANIFEST} has changed since it was registered")
     if manifest.name != name:
-        raise ModelUnusable(f"{name} cannot be used: the directory holds {manifest.name}", model=name)
+        raise _unusable(name, f"the directory holds {manifest.name}")
     columns = _columns(manifest, registration)
     return RegisteredModel(
         manifest=manifest,
@@ -286,21 +283,17 @@ def _content(path: Path) -> bytes:
 def read_registration(directory: Path) -> Registration:
     """The record of an installed version.
 
-    Raises
-    ------
-    ModelUnusable : there is none, it is damaged, or it cannot be read
+    Raises `ModelUnusable` where the record is missing, damaged or cannot be read.
     """
     name = f"{directory.parent.name}@{directory.name}"
     try:
         return Registration.model_validate_json(read_regular(directory / REGISTRATION))
     except FileNotFoundError as error:
-        detail = f"{name} cannot be used: it was not installed by `recourse models register`"
-        raise ModelUnusable(detail, model=name) from error
+        raise _unusable(name, "it was not installed by `recourse models register`") from error
     except OSError as error:
-        detail = f"{name} cannot be used: {REGISTRATION} cannot be read: {error.strerror}"
-        raise ModelUnusable(detail, model=name) from error
+        raise _unusable(name, f"{REGISTRATION} cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        raise ModelUnusable(f"{name} cannot be used: {REGISTRATION} is damaged", model=name) from error
+        raise _unusable(name, f"{REGISTRATION} is damaged") from error
 
 
 def _columns(manifest: Manifest, registration: Registration) -> ModelColumns:

@@ -54,7 +54,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a feature may be: the fact, or from `lower` to `below`, or from `above` to `upper`."""
+    """The values of one feature that are legal: the fact, those from `lower` to `below` and from `above` to `upper`."""
 
     lower: float
     below: float
@@ -157,7 +157,7 @@ def ranges_of_all(
     *,
     least_share: float = 0.0,
 ) -> list[Range]:
-    """What each feature may be within the limits of `limits_of_all`."""
+    """The range of each feature within the limits of `limits_of_all`."""
     named = {
         *constraints.immutable, *constraints.direction, *constraints.bounds, *constraints.max_change,
         *constraints.least_change, *exclude.features, *(one.feature for one in exclude.changes),
@@ -172,7 +172,7 @@ def ranges_of_all(
 
 @lru_cache(maxsize=4096)
 def _usual_range(space: FeatureSpace, j: int, fact: float, months: float, least_share: float) -> Range:
-    """What a feature may be where the request says nothing about it: the same for everyone with this value."""
+    """The range of a feature that the request does not mention: the same for everyone with this value."""
     return _range(space.features[j], fact, Constraints(), months, Exclude(), least_share)
 
 
@@ -219,7 +219,7 @@ def least_worth(feature: Feature, fact: float, share: float) -> float:
 
 
 def range_of(feature: Feature, fact: float, limits: Sequence[Limit]) -> Range:
-    """What a feature may be within all these limits."""
+    """The range of a feature within all these limits."""
     still = Range(fact, fact, fact, fact)
     if not limits:
         return still
@@ -243,7 +243,7 @@ def range_of(feature: Feature, fact: float, limits: Sequence[Limit]) -> Range:
 
 
 def range_without(feature: Feature, fact: float, limits: Sequence[Limit], name: str) -> Range:
-    """What a feature may be without the limits of one name that the request sets."""
+    """The range of a feature without the limits of one name that the request sets."""
     return range_of(feature, fact, [limit for limit in limits if not (limit.asked and limit.name == name)])
 
 
@@ -298,7 +298,7 @@ class Lattices:
         self._fine, self._parts = self._unit < 1.0, np.maximum(np.rint(1.0 / self._unit), 1.0)
 
     def ticks(self, values_raw: Float[np.ndarray, "*n p"]) -> Float[np.ndarray, "*n p"]:
-        """Where numbers lie, in steps from the anchor."""
+        """Distances of numbers from the anchor, in steps."""
         return (values_raw - self._anchor) / self._unit
 
     def points(self, ticks: Float[np.ndarray, "*n p"]) -> Float[np.ndarray, "*n p"]:

@@ -101,7 +101,7 @@ class Comparison:
         return replace(self, left=self.right, right=self.left, strict=not self.strict)
 
     def sides(self, numbers: Any, known: dict[str, Any]) -> tuple[Any, Any]:
-        """Both sides in some kind of number.
+        """Left and right side in some kind of number.
 
         Parameters
         ----------

@@ -61,7 +61,7 @@ def changes(
     clock: Clock,
     accepted: Mapping[int, AcceptedValues] | None = None,
 ) -> tuple[FeatureChange, ...]:
-    """What a person has to change to get from one raw row to another, in the order of the schema.
+    """The changes that lead from one raw row to another, in the order of the schema.
 
     What time changes by itself until then, which is not advice, comes last, but for protected features, of which
     nothing is said.
@@ -185,7 +185,7 @@ def months_text(months: float, phrases: Phrases = ENGLISH, *, down: bool = False
 
 
 def about_text(months: float, phrases: Phrases = ENGLISH) -> str:
-    """How long something takes, roughly: whole months, or weeks up to two months; never less than it is."""
+    """A time in words, rounded up: whole weeks below two months, else whole months."""
     if months < 2.0 and months != 1.0:
         weeks = math.ceil(months * DAYS_PER_MONTH / 7.0 - 1e-6)
         return fill(phrases.week if weeks == 1 else phrases.weeks, {"to": str(weeks)})

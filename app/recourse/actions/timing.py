@@ -37,7 +37,7 @@ class Timing(InputPart):
 
 
 def distance_within(feature: Feature, months: float) -> float:
-    """How far a feature can move in this time, raw units or levels; negative where there is no time for any change."""
+    """Distance that a feature can move in this time, in raw units or levels; negative where no change is possible."""
     left = months - feature.takes.months
     per = 0.0 if feature.is_group else _per_distance(feature)
     if left < -SLACK * months:
@@ -131,7 +131,7 @@ class Clock:
         return np.asarray(found)
 
     def changes(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """How long the changes that a person makes take together, in months."""
+        """Months that the changes of a person take together."""
         months = self._made(rows_raw)
         return np.asarray(months.sum(axis=1) if self.sequential else months.max(axis=1, initial=0.0))
 

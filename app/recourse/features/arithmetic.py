@@ -36,7 +36,7 @@ class Arrays:
         return np.float64(value)
 
     def name(self, name: str) -> Any:
-        """Its values."""
+        """The values of the feature."""
         return np.asarray(self.values[name], dtype=float)
 
     def level(self, name: str, numbers: tuple[float, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""Cells of a lender's table: numbers as people write them, and texts that say that there is no value.
+"""Cells of a lender's table: numbers as people write them, and texts that stand for a missing value.
 
 A number is written with a decimal point or a decimal comma, in groups of three digits or not, with a currency, or as a
 percentage. ``1.234`` and ``1,234`` are read two ways; the other cells of the table say which is meant (`DecimalMark`).
@@ -19,7 +19,7 @@ ABSENT = frozenset({
 """Texts that pandas reads as a missing value, but for "None", which may be a level."""
 
 ABSENT_NUMBERS = ABSENT | {"?", "-", ".", "None", "none", "missing", "unknown"}
-"""Texts that say in a column of numbers that there is none."""
+"""Texts that stand for a missing value in a column of numbers."""
 
 CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "₹": "INR"}
 """Signs of currencies; codes of three letters are understood too."""
@@ -52,7 +52,7 @@ _WITH = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A number as it is written in a cell."""
+    """A number in a cell, with its notation."""
 
     plain: str
     """With a decimal point and nothing else, as ``1012.37``; of a percentage the number before the sign."""
@@ -106,7 +106,7 @@ _TWO_POINTS = re.compile(r"\.[^.\n]*\.")
 
 @dataclass(slots=True)
 class DecimalMark:
-    """What the cells of a table show of its decimal mark: for each way to read them, the first cell that has it."""
+    """The evidence for the decimal mark of a table: for each way to read its numbers, the first cell that shows it."""
 
     point: str = ""
     comma: str = ""
@@ -159,14 +159,14 @@ class DecimalMark:
 
 
 def delimiter_of(heading: str) -> str:
-    """What stands between the cells of a table, by its first line; a semicolon where nothing does."""
+    """The delimiter of a table, by its first line; a semicolon where the line has none."""
     bare = re.sub(r'"[^"]*"', "", heading)
     found = max(DELIMITERS, key=bare.count)
     return found if found in bare else ";"
 
 
 def lines_and_delimiter(lines: Iterable[str]) -> tuple[Iterator[str], str]:
-    """The lines of a table again, and what stands between its cells."""
+    """The lines of a table, and its delimiter."""
     rest = iter(lines)
     skipped: list[str] = []
     for line in rest:

@@ -99,7 +99,7 @@ class DerivedColumns:
 
 
 def derived_faults(features: Sequence[Feature]) -> list[Fault]:
-    """What is wrong with the derived features of a schema; pointers are ``/features/{index}/derived``."""
+    """The faults of the derived features of a schema; pointers are ``/features/{index}/derived``."""
     known = {feature.name: feature for feature in features}
     formulas: dict[str, Expression] = {}
     found: dict[str, list[str]] = {feature.name: [] for feature in features if feature.derived is not None}
@@ -130,7 +130,7 @@ def derived_faults(features: Sequence[Feature]) -> list[Fault]:
 
 
 def _own_faults(feature: Feature) -> list[str]:
-    """What a derived feature may not be or have, whatever its formula."""
+    """The faults of a derived feature, whatever its formula."""
     if not feature.is_number:
         return [f"belongs to continuous and integer features; this one is {feature.type}"]
     defaults = {

@@ -91,12 +91,12 @@ class Expression:
                     yield from part.leaves()
 
     def mentions(self) -> "list[Name]":
-        """Its names, where they stand."""
+        """The names in the expression, with their columns in the text."""
         return [leaf for leaf in self.leaves() if isinstance(leaf, Name)]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the value depends on, in the order of first mention."""
+        """The features that the value depends on, in the order of first mention."""
         return tuple(dict.fromkeys(leaf.name for leaf in self.leaves()))
 
     def evaluate(self, values: Mapping[str, Float[np.ndarray, "*n"]]) -> Float[np.ndarray, "*n"]:
@@ -186,7 +186,7 @@ class Reader:
 
     @property
     def next(self) -> Token:
-        """The token that is read next."""
+        """The token that follows."""
         return self._tokens[self._at]
 
     def follows(self, *symbols: str) -> bool:
@@ -194,7 +194,7 @@ class Reader:
         return self.next.kind in ("symbol", "word") and self.next.text in symbols
 
     def take(self) -> Token:
-        """The next token, which is then behind."""
+        """Read the next token."""
         token = self.next
         self._at += token.kind != "end"
         return token
@@ -211,13 +211,13 @@ class Reader:
             raise self.fault(f"{expected}, or the end")
 
     def fault(self, expected: str, token: Token | None = None) -> ValueError:
-        """What to raise for the next token, or for another one."""
+        """The error for the next token, or for another one."""
         token = token or self.next
         found = "it ends there" if token.kind == "end" else f'"{token.text}"'
         return ValueError(f"cannot be read at column {token.column}: {found}; expected {expected}")
 
     def number(self, part: object, column: int) -> Expression:
-        """A part that has to be a number."""
+        """The part as an expression. Raises `ValueError` where it is a comparison."""
         if not isinstance(part, Expression):
             raise ValueError(f"cannot be read at column {column}: a comparison; expected a number")
         return part
@@ -227,7 +227,7 @@ class Reader:
         return self._chain(self._product, "+", "-")
 
     def inside(self) -> object:
-        """What may stand in parentheses."""
+        """Read the inside of parentheses."""
         return self.sum()
 
     def _product(self) -> object:

@@ -82,7 +82,7 @@ class ModelColumns:
         ]
 
     def _as_seen(self, k: int, state: float) -> float:
-        """How much the raw number that the model sees in a state is above the one that stands in the space."""
+        """The model's raw number for a missing value or special code, minus the one that the space stores."""
         stands = float(self.space.fill_raw[k])
         feature = self.space.features[int(self.space.numeric[k])]
         seen = stands if feature.fill_raw is None else feature.fill_raw

@@ -125,7 +125,7 @@ class FeatureSpace:
 
     @cached_property
     def whole_numeric(self) -> Int[np.ndarray, "k"]:
-        """Of the features encoded as one number, those whose raw number is whole."""
+        """Indices of the features that are encoded as one number and whose raw number is whole."""
         return np.intersect1d(self.whole, self.numeric)
 
     @cached_property
@@ -136,7 +136,7 @@ class FeatureSpace:
 
     @cached_property
     def fill_raw(self) -> Float[np.ndarray, "m"]:
-        """Where the number of a feature stands while the feature is in a state: `fill`, else `center`."""
+        """The raw number that the space stores for a feature in a state: its `fill`, else its `center`."""
         fills = [self.features[j].fill_raw for j in self.numeric.tolist()]
         return np.array(
             [c if fill is None else fill for c, fill in zip(self.center_raw.tolist(), fills, strict=True)], dtype=float
@@ -315,7 +315,7 @@ def _range(feature: Feature) -> str:
 
 
 def _sent_wrong(feature: Feature, sent: object, value: float) -> str | None:
-    """What was expected of a derived value that was sent; its `decimals` say how far it may have been rounded."""
+    """The fault of a derived value that was sent, None where it agrees; `decimals` say how far it may be rounded."""
     expected = "null" if value == MISSING else f"{value:.12g}"
     rounded = 0.5 * 10.0**-feature.decimals if feature.decimals is not None else 0.0
     if sent is None or value == MISSING:

@@ -29,7 +29,7 @@ ROUNDING = 1e-12
 
 
 class Input(StrEnum):
-    """What the model takes."""
+    """The kind of input that the model takes."""
 
     ENCODED = "encoded"
     RAW = "raw"
@@ -51,12 +51,12 @@ class Remote(Protocol):
         """Requests and records that are sent to score so many records."""
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
-        """As `BlackBox.predict`, but raises DeadlineExceeded at a `time.monotonic()`."""
+        """`BlackBox.predict`; raises DeadlineExceeded at `deadline`, a `time.monotonic()`."""
 
 
 @dataclass(frozen=True)
 class Wrapped(Remote):
-    """A remote model that is asked as it is; the base of those that are asked in another way."""
+    """A remote model behind the same interface; the base of classes that change a part of it."""
 
     remote: Remote
 
@@ -134,7 +134,7 @@ class BlackBox:
         )
 
     def by(self, deadline: float) -> "BlackBox":
-        """The same model; a remote one gives up at `deadline`, a `time.monotonic()`."""
+        """The model with a deadline, a `time.monotonic()`, at which a remote one gives up."""
         remote = self.remote
         return self if remote is None else replace(self, predict=lambda rows: remote.predict_by(rows, deadline))
 
@@ -252,14 +252,14 @@ def takes_points(model: TakesInput) -> bool:
 
 
 def input_of_points(model: TakesInput, X: Float[np.ndarray, "n d"]) -> np.ndarray:
-    """What a model takes of encoded points; one that cannot take half a category gets the nearest legal rows."""
+    """The model's input for encoded points; a model that cannot take half a category gets the nearest legal rows."""
     if not takes_points(model):
         return input_of_rows(model, model.space.decode(X))
     return X if model.columns is None else model.columns.points(X)
 
 
 def input_of_rows(model: TakesInput, rows_raw: Float[np.ndarray, "n p"]) -> np.ndarray:
-    """What a model takes of raw rows."""
+    """The model's input for raw rows."""
     if model.columns is not None:
         return model.columns.encode(rows_raw) if model.input is Input.ENCODED else model.columns.rows(rows_raw)
     return model.space.encode(rows_raw) if model.input is Input.ENCODED else rows_raw

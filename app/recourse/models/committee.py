@@ -100,13 +100,13 @@ class StressedModels:
         return self.models.count // (len(self.stresses) * len(self.strengths))
 
     def accepted(self, scores: Float[np.ndarray, "n k"]) -> Int[np.ndarray, "n s t"]:
-        """How many models accept each row, of each stress, up to each strength."""
+        """Number of models that accept each row, by stress and strength."""
         yes = (scores >= 0.0).reshape(len(scores), len(self.stresses), len(self.strengths), self.each)
         return np.asarray(yes.sum(axis=3).cumsum(axis=2))
 
     @property
     def counted(self) -> Int[np.ndarray, "t"]:
-        """How many models of a stress there are up to each strength."""
+        """Number of models of a stress, by strength."""
         return self.each * np.arange(1, len(self.strengths) + 1)
 
 

@@ -25,18 +25,18 @@ class Forest:
     def of_trees(
         cls, leaves: Sequence[tuple[Float[np.ndarray, "_ d"], Float[np.ndarray, "_ d"], Float[np.ndarray, "_"]]]
     ) -> "Forest":
-        """Of each tree the sides of its leaves and their values."""
+        """The forest of trees, each as the sides of its leaves and their values."""
         lower, upper, values = (np.concatenate(parts) for parts in zip(*leaves, strict=True))
         sizes = [len(part) for _, _, part in leaves]
         return cls(lower, upper, values, np.cumsum([0, *sizes[:-1]]))
 
     def of_limits(self, limits: Callable[[np.ndarray], np.ndarray]) -> "Forest":
-        """As `Boxes.of_limits`."""
+        """The forest in other units, as `Boxes.of_limits`."""
         return replace(self, lower=limits(self.lower), upper=limits(self.upper))
 
     @cached_property
     def edges(self) -> list[Float[np.ndarray, "e"]]:
-        """Of each column the values at which some tree divides it, ascending."""
+        """The values at which some tree divides each column, ascending."""
         sides = np.concatenate([self.lower, self.upper])
         return [np.unique(column[np.isfinite(column)]) for column in sides.T]
 

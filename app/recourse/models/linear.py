@@ -26,7 +26,7 @@ class LinearModel:
         return X @ self.w + self.c
 
     def unit(self) -> "LinearModel":
-        """The same decisions with ``|w|_2 = 1``, so that scores are distances to the hyperplane.
+        """The model with ``|w|_2 = 1``: it decides alike, and its scores are distances to the hyperplane.
 
         Raises
         ------

@@ -67,7 +67,7 @@ class Meter:
         return self.black_box.gradient(X)
 
     def rest(self) -> BlackBox:
-        """The same model for another meter, with the budget that this one leaves."""
+        """Another meter of the model, with the budget that this one leaves."""
         remote = self._asked.remote
         if remote is None:
             return self._asked

@@ -60,7 +60,7 @@ class Boxes:
         return cls(lowers, uppers, np.asarray(score(_members(lowers, uppers)), dtype=float))
 
     def of_limits(self, limits: Callable[[np.ndarray], np.ndarray]) -> "Boxes":
-        """The same leaves in other units: `limits` maps sides (m, d) of boxes, each column by itself and upwards."""
+        """The leaves in other units: `limits` maps sides (m, d) of boxes, each column by itself and upwards."""
         return Boxes(limits(self.lower), limits(self.upper), self.scores)
 
     @cached_property

@@ -155,7 +155,7 @@ def value_text(feature: Feature, value_raw: float, phrases: Phrases = ENGLISH) -
 
 
 def usual_text(feature: Feature, usual_raw: float, phrases: Phrases = ENGLISH) -> str:
-    """What is usual, as people say it: the average of amounts has digits of its own."""
+    """The usual value in words; the average of amounts is rounded to digits of its own."""
     if feature.is_number and usual_raw not in feature.states_raw:
         feature = replace(feature, type=FeatureType.CONTINUOUS, decimals=None)
     return value_text(feature, usual_raw, phrases)

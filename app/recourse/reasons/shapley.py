@@ -41,7 +41,7 @@ LEAST_RECORDS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contributions:
-    """What each feature contributes; the values add up to the difference of the scores."""
+    """The contribution of each feature; all of them add up to the difference of the scores."""
 
     values: Float[np.ndarray, "p"]
     """In units of the score."""
@@ -57,7 +57,7 @@ class Contributions:
 def contributions(
     meter: Meter, factual_raw: Float[np.ndarray, "p"], factual_score: float, others: Comparison, seed: int
 ) -> Contributions:
-    """What each feature contributes to the difference of a score from the mean of others.
+    """The contribution of each feature to the difference of a score from the mean of others.
 
     Raises
     ------

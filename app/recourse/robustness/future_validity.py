@@ -47,7 +47,7 @@ STRESS_WARNING = (
 def future_certificates(
     problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]
 ) -> list[FutureCertificate] | list[None]:
-    """What the held-back future models say about each raw row; None where there are no future models."""
+    """The certificate of each raw row by the held-back future models; None without future models."""
     if problem.futures is None or not len(rows_raw):
         return [None] * len(rows_raw)
     counts = problem.held_back.accept(rows_raw).sum(axis=1).tolist()
@@ -133,7 +133,7 @@ def _how_far(
 
 
 def certify_future(problem: RecourseProblem, found: Sequence[Counterfactual]) -> list[Counterfactual]:
-    """The same counterfactuals with what the held-back future models say about each."""
+    """The counterfactuals, each with its certificate by the held-back future models."""
     rows_raw = np.array([one.row_raw for one in found]).reshape(-1, problem.action_set.space.p)
     return [replace(one, future=f) for one, f in zip(found, future_certificates(problem, rows_raw), strict=True)]
 
@@ -202,7 +202,7 @@ def withstands(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share:
 
 
 def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) -> PlanFutureCertificate | None:
-    """What the held-back future models say about raw rows together; None where there are no future models.
+    """The certificate of raw rows together by the held-back future models; None without future models.
 
     Of any raw rows: members of a plan, or several ways of one person.
     """

@@ -14,7 +14,7 @@ from app.recourse.robustness.invalidation import clopper_pearson
 def kept_before(
     backtest: Sequence[Backtest], asked: float | None, under: str | None, probability: float, promised: float
 ) -> KeptBefore | None:
-    """What is known of answers like this one; None where none such was asked for at earlier dates.
+    """The shares of earlier answers like this one that later models kept; None where no earlier date has such answers.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ class Moments:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Classes:
-    """Both classes."""
+    """Moments of the favourable and of the unfavourable class."""
 
     favourable: Moments
     unfavourable: Moments

@@ -35,7 +35,7 @@ MOST_FEATURES = 60
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """What is fitted and searched of one person's action set."""
+    """The part of one person's action set that is fitted and searched."""
 
     levels: Mapping[int, tuple[int, ...]]
     """The levels of features of which not all are."""
