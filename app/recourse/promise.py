@@ -47,9 +47,9 @@ class PromisePhrases(InputPart):
         "If the model is trained again on the same records, at least {n} in 100 {models} accept at least one of these "
         "{ways} ways, and at least {all} accept all of them."
     )
-    holds: str = "It also holds if {far}."
-    """``{far}`` is one of `far`: the change of applicants that was tried, at its full strength."""
-    holds_partly: str = "It also holds if {change}, but not as far as was tried."
+    holds: str = "It also holds if {far}; other changes may break it."
+    """``{far}`` is one of `far`: the change that was tried, at full strength, which the fewest models withstand."""
+    holds_partly: str = "If {change}, it holds only up to a point."
     """``{change}`` is one of `change`."""
     holds_not: str = "It is not known to hold if {change}."
     far: Mapping[str, str] = field(

@@ -14,6 +14,7 @@ LANGUAGES = {"page": ENGLISH} | {
     tag: language.promise for tag, language in Templates.read("general", None, "en").languages.items()
 }
 SHARE = re.compile(r"(in|of|von) 100\b[^.`;]*\b(models|Modellen)\b[^.`;]*\b(accept|say|do|nehmen)\b[^.]*")
+OTHERS = "other changes may break it."
 CONDITION = re.compile(r"\b(if|wenn|whether)\b", re.IGNORECASE)
 
 
@@ -49,11 +50,11 @@ def test_where_nothing_can_be_promised_no_share_is() -> None:
 @pytest.mark.parametrize(
     ("column", "limit", "said"),
     [
-        ("@score", 1.0, "It also holds if applicants get as weak as the weaker half of yours."),
-        ("@score", 0.5, "It also holds if applicants get weaker, but not as far as was tried."),
+        ("@score", 1.0, f"It also holds if applicants get as weak as the weaker half of yours; {OTHERS}"),
+        ("@score", 0.5, "If applicants get weaker, it holds only up to a point."),
         ("@score", None, "It is not known to hold if applicants get weaker."),
-        ("@label", 1.0, "It also holds if the odds of a good outcome halve."),
-        ("income", 1.0, "It also holds if applicants get like the half of yours with the lowest income."),
+        ("@label", 1.0, f"It also holds if the odds of a good outcome halve; {OTHERS}"),
+        ("income", 1.0, f"It also holds if applicants get like the half of yours with the lowest income; {OTHERS}"),
         ("income", None, "It is not known to hold if low values of income get more frequent."),
     ],
 )
