@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 
 from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.actions.advice_ranges import Limit, limits_of, range_of
+from app.recourse.actions.advice_ranges import Asked, Limit, limits_of, range_of
 from app.recourse.actions.cost import amounts
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.features import Better, Change, Feature, FeatureSpace, FeatureType
@@ -362,7 +362,7 @@ def _open(problem: RecourseProblem, j: int, sign: int) -> tuple[Feature, Sequenc
     actions, feature = problem.action_set, problem.action_set.space.features[j]
     fact = float(actions.factual_raw[j])
     free = replace(feature, change=Change.ANY, max_change=None, least_change=None)
-    limits = limits_of(free, fact, actions.constraints, exclude=actions.wishes.exclude)
+    limits = limits_of(free, fact, Asked(constraints=actions.constraints, exclude=actions.wishes.exclude))
     if not limits:
         return free, limits, True  # a state, such as missing, is no number that could be another
     if sign > 0:

@@ -17,12 +17,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from app.recourse.actions.advice_ranges import (
+    Asked,
     Lattices,
     Limit,
     Range,
     arrays_of,
     least_worth,
-    limits_of_all,
+    limits_of,
     range_of,
     ranges_of_all,
 )
@@ -119,8 +120,13 @@ class ActionSet:
 
     def limits(self) -> list[list[Limit]]:
         """Every limit of each feature."""
-        return limits_of_all(
-            self.space, self.factual_raw, self.constraints, self.clock.months, self.wishes.exclude,
+        pairs = zip(self.space.features, self.factual_raw.tolist(), strict=True)
+        return [limits_of(feature, fact, self._asked) for feature, fact in pairs]
+
+    @property
+    def _asked(self) -> Asked:
+        return Asked(
+            constraints=self.constraints, exclude=self.wishes.exclude, months=self.clock.months,
             horizon_is_asked=self.timing.horizon_months is not None, least_share=self.least_share,
         )  # fmt: skip
 
@@ -145,10 +151,7 @@ class ActionSet:
         """The action set of the same person without a limit of time."""
         timing = replace(self.timing, horizon_months=None)
         wider = replace(self, timing=timing, clock=clock(self.space.features, self.factual_raw, timing))
-        ranges = ranges_of_all(
-            self.space, self.factual_raw, self.constraints, wider.clock.months, self.wishes.exclude,
-            least_share=self.least_share,
-        )  # fmt: skip
+        ranges = ranges_of_all(self.space, self.factual_raw, replace(self._asked, months=wider.clock.months))
         return replace(wider, **arrays_of(self.space, ranges))
 
     def opened(self, rows_raw: Float[np.ndarray, "n p"]) -> "ActionSet":
@@ -354,7 +357,8 @@ def action_set(
         check_wishes(space, wishes, constraints)
     time = clock(space.features, factual_raw, timing, valid_months)
     weights = weights_of(space, factual_raw, cost_weights or {})
-    ranges = ranges_of_all(space, factual_raw, constraints, time.months, wishes.exclude, least_share=least_share)
+    asked = Asked(constraints=constraints, exclude=wishes.exclude, months=time.months, least_share=least_share)
+    ranges = ranges_of_all(space, factual_raw, asked)
     actions = ActionSet(
         space=space, factual_raw=factual_raw, weights=weights, constraints=constraints,
         rules=tuple(rules), timing=timing, clock=time, least_share=least_share,

@@ -12,7 +12,7 @@ advice. Where a feature has a lattice, all four ends lie on it.
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -71,45 +71,43 @@ class Range:
         return bool(self.lower != self.upper) if self.levels is None else len(self.levels) > 1
 
 
-def limits_of(
-    feature: Feature,
-    fact: float,
-    constraints: Constraints,
-    *,
-    distance: float = math.inf,
-    horizon_is_asked: bool = False,
-    least_share: float = 0.0,
-    exclude: Exclude | None = None,
-) -> list[Limit]:
-    """Every limit of one feature of one person; none where the model never proposes a change of it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The limits of one question, beside those of the schema."""
 
-    Parameters
-    ----------
-    distance : raw units, or levels, that the time allows; negative where it allows no change
-    horizon_is_asked : whether the person has said how much time there is
-    least_share : `LEAST_SHARE`, or 0 where any change of a number may be proposed
-    """
+    constraints: Constraints = field(default_factory=Constraints)
+    exclude: Exclude = field(default_factory=Exclude)
+    months: float = math.inf
+    """How long an answer may take."""
+    horizon_is_asked: bool = False
+    """Whether the person has said how much time there is."""
+    least_share: float = 0.0
+    """`LEAST_SHARE`, or 0 where any change of a number may be proposed."""
+
+
+def limits_of(feature: Feature, fact: float, asked: Asked) -> list[Limit]:
+    """Every limit of one feature of one person; none where the model never proposes a change of it."""
     if is_still(feature, fact):
         return []
+    constraints, distance = asked.constraints, distance_within(feature, asked.months)
     one_way = {Change.INCREASE: (fact, math.inf), Change.DECREASE: (-math.inf, fact)}
     found = [Limit(name="range", asked=False, low=feature.range_raw[0], high=feature.range_raw[1])]
 
-    def add(name: str, interval: tuple[float, float], *, asked: bool = True) -> None:
-        found.append(Limit(name=name, asked=asked, low=interval[0], high=interval[1]))
+    def add(name: str, interval: tuple[float, float], *, own: bool = False) -> None:
+        found.append(Limit(name=name, asked=not own, low=interval[0], high=interval[1]))
 
-    add("advice", _advised(feature, fact), asked=False)
+    add("advice", _advised(feature, fact), own=True)
     if feature.change in one_way:
-        add("change", one_way[feature.change], asked=False)
+        add("change", one_way[feature.change], own=True)
     if feature.max_change is not None:
-        add("max_change", _within(fact, feature.max_change), asked=False)
+        add("max_change", _within(fact, feature.max_change), own=True)
     if not math.isinf(distance):
         interval = (fact, fact) if distance < 0.0 else (fact - distance, fact + distance)
-        add("horizon_months", (-math.inf, math.inf) if feature.is_group and distance >= 0.0 else interval,
-            asked=horizon_is_asked)  # fmt: skip
+        free = feature.is_group and distance >= 0.0
+        add("horizon_months", (-math.inf, math.inf) if free else interval, own=not asked.horizon_is_asked)
     if feature.name in constraints.immutable:
         add("immutable", (fact, fact))
-    if exclude is not None:
-        found += _excluded(feature, fact, exclude)
+    found += _excluded(feature, fact, asked.exclude)
     if feature.name in constraints.direction:
         add("direction", one_way[Change(constraints.direction[feature.name].value)])
     if feature.name in constraints.bounds:
@@ -120,52 +118,25 @@ def limits_of(
         found.append(Limit(name="least_change", asked=True, least=constraints.least_change[feature.name]))
     if feature.least_change is not None:
         found.append(Limit(name="least_change", asked=False, least=feature.least_change))
-    elif feature.name not in constraints.least_change and least_share > 0.0 and feature.is_number:
-        least = least_worth(feature, fact, least_share)
+    elif feature.name not in constraints.least_change and asked.least_share > 0.0 and feature.is_number:
+        least = least_worth(feature, fact, asked.least_share)
         widest = min((max(limit.high - fact, fact - limit.low) for limit in found), default=math.inf)
         # A tighter limit says that smaller changes count.
         found.append(Limit(name="least_change", asked=False, least=least if least <= widest else 0.0))
     return found
 
 
-def limits_of_all(
-    space: FeatureSpace,
-    factual_raw: Float[np.ndarray, "p"],
-    constraints: Constraints,
-    months: float,
-    exclude: Exclude,
-    *,
-    horizon_is_asked: bool = False,
-    least_share: float = 0.0,
-) -> list[list[Limit]]:
-    """The limits of each feature, as `limits_of`."""
-    return [
-        limits_of(
-            feature, fact, constraints, distance=distance_within(feature, months), horizon_is_asked=horizon_is_asked,
-            least_share=least_share, exclude=exclude,
-        )
-        for feature, fact in zip(space.features, factual_raw.tolist(), strict=True)
-    ]  # fmt: skip
-
-
-def ranges_of_all(
-    space: FeatureSpace,
-    factual_raw: Float[np.ndarray, "p"],
-    constraints: Constraints,
-    months: float,
-    exclude: Exclude,
-    *,
-    least_share: float = 0.0,
-) -> list[Range]:
-    """The range of each feature within the limits of `limits_of_all`."""
+def ranges_of_all(space: FeatureSpace, factual_raw: Float[np.ndarray, "p"], asked: Asked) -> list[Range]:
+    """The range of each feature within its limits."""
+    constraints, exclude = asked.constraints, asked.exclude
     named = {
         *constraints.immutable, *constraints.direction, *constraints.bounds, *constraints.max_change,
         *constraints.least_change, *exclude.features, *(one.feature for one in exclude.changes),
     }  # fmt: skip
     return [
-        _range(feature, fact, constraints, months, exclude, least_share)
+        range_of(feature, fact, limits_of(feature, fact, asked))
         if feature.name in named
-        else _usual_range(space, j, fact, months, least_share)
+        else _usual_range(space, j, fact, asked.months, asked.least_share)
         for j, (feature, fact) in enumerate(zip(space.features, factual_raw.tolist(), strict=True))
     ]
 
@@ -173,15 +144,8 @@ def ranges_of_all(
 @lru_cache(maxsize=4096)
 def _usual_range(space: FeatureSpace, j: int, fact: float, months: float, least_share: float) -> Range:
     """The range of a feature that the request does not mention: the same for everyone with this value."""
-    return _range(space.features[j], fact, Constraints(), months, Exclude(), least_share)
-
-
-def _range(
-    feature: Feature, fact: float, constraints: Constraints, months: float, exclude: Exclude, least_share: float
-) -> Range:
-    distance = distance_within(feature, months)
-    limits = limits_of(feature, fact, constraints, distance=distance, least_share=least_share, exclude=exclude)
-    return range_of(feature, fact, limits)
+    feature, asked = space.features[j], Asked(months=months, least_share=least_share)
+    return range_of(feature, fact, limits_of(feature, fact, asked))
 
 
 def _excluded(feature: Feature, fact: float, exclude: Exclude) -> list[Limit]:

@@ -6,8 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.actions.advice_ranges import Limit, limits_of, range_of
-from app.recourse.actions.constraints import Constraints
+from app.recourse.actions.advice_ranges import Asked, Limit, limits_of, range_of
 from app.recourse.actions.providing import providing
 from app.recourse.features import MISSING, Feature
 
@@ -24,7 +23,7 @@ def impossible(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> list[s
             sentences.append(f"{_counted(rows)} cannot be carried out: {_never_so(feature)} in this model.")
         if actions.clock.passive[j] or not (values != fact).any() or (feature.provide and fact == MISSING):
             continue
-        limits = [one for one in limits_of(feature, fact, Constraints()) if one.name != "least_change"]
+        limits = [one for one in limits_of(feature, fact, Asked()) if one.name != "least_change"]
         possible = range_of(feature, fact, limits)
         fits = (values >= possible.lower) & (values <= possible.upper)
         if possible.levels is not None:

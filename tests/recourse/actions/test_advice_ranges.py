@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.recourse.actions.advice_ranges import limits_of_all, range_of, ranges_of_all
+from app.recourse.actions.advice_ranges import Asked, limits_of, range_of, ranges_of_all
 from app.recourse.actions.constraints import Bounds, Constraints, Direction
 from app.recourse.actions.wishes import ChangeTo, Exclude
 from app.recourse.features import MaxChange
@@ -32,9 +32,10 @@ def test_what_is_kept_for_those_who_ask_for_nothing_is_not_given_to_others(
     for row_raw in loan_rows(20):
         for months, least_share in ((math.inf, 0.0), (3.0, 0.02)):
             both = []
-            for asked, ruled_out in ((Constraints(), Exclude()), (Constraints(**constraints), Exclude(**exclude))):
-                limits = limits_of_all(LOAN, row_raw, asked, months, ruled_out, least_share=least_share)
-                both.append(list(map(range_of, LOAN.features, row_raw.tolist(), limits)))
-                assert ranges_of_all(LOAN, row_raw, asked, months, ruled_out, least_share=least_share) == both[-1]
+            for own, ruled_out in ((Constraints(), Exclude()), (Constraints(**constraints), Exclude(**exclude))):
+                asked = Asked(constraints=own, exclude=ruled_out, months=months, least_share=least_share)
+                pairs = list(zip(LOAN.features, row_raw.tolist(), strict=True))
+                both.append([range_of(feature, fact, limits_of(feature, fact, asked)) for feature, fact in pairs])
+                assert ranges_of_all(LOAN, row_raw, asked) == both[-1]
             changed |= both[0] != both[1]
     assert changed == bool(constraints or exclude)
