@@ -2,116 +2,100 @@
 
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from app.errors import Fault
 from app.recourse.features.feature import Change, Feature, FeatureType
 from app.recourse.features.feature_options import LARGEST, Advice, Missing, Sentence, Takes, json_text
 
 
+def _where(*rows: tuple[bool, str]) -> list[str]:
+    """The sentence of each row whose condition holds."""
+    return [text for wrong, text in rows if wrong]
+
+
+def _endless(numbers: Mapping[str, float | None]) -> list[str]:
+    return [f"{key} must be finite" for key, number in numbers.items() if not math.isfinite(number or 0.0)]
+
+
 def option_faults(feature: Feature) -> list[str]:
     """Faults of all that `feature_options` declares, of `least_change`, `terms` and `protected`."""
-    drift = feature.moves_with_time
-    numbers = {
-        "advice.min": feature.advice.min,
-        "advice.max": feature.advice.max,
-        "moves_with_time.per_year": None if drift is None else drift.per_year,
-    }
-    infinite = [f"{key} must be finite" for key, number in numbers.items() if not math.isfinite(number or 0.0)]
-    if infinite:
-        return infinite
-    return [
+    advice, drift = feature.advice, feature.moves_with_time
+    per_year = None if drift is None else drift.per_year
+    return _endless({"advice.min": advice.min, "advice.max": advice.max, "moves_with_time.per_year": per_year}) or [
         *_dummy_faults(feature),
         *_advice_faults(feature),
         *_time_faults(feature),
         *_change_faults(feature),
-        *_terms_faults(feature),
         *_useless(feature),
         *_word_faults(feature),
     ]
 
 
-def _dummy_faults(feature: Feature) -> Iterator[str]:
-    if not feature.dummies:
-        return
-    if feature.type != "ordinal":
-        yield "dummies belongs to ordinal features; of a categorical one, the model takes a column for each category"
-    elif feature.missing is not None:
-        yield "dummies and missing do not go together: let a level say that it is missing"
-    elif feature.center is not None:
-        yield "dummies are 0 and 1, without center and scale"
+def _dummy_faults(feature: Feature) -> list[str]:
+    found = _where(
+        (feature.type != "ordinal",
+         "dummies belongs to ordinal features; of a categorical one, the model takes a column for each category"),
+        (feature.missing is not None, "dummies and missing do not go together: let a level say that it is missing"),
+        (feature.center is not None, "dummies are 0 and 1, without center and scale"),
+    )  # fmt: skip
+    return found[:1] if feature.dummies else []
 
 
 def _advice_faults(feature: Feature) -> Iterator[str]:
     advice, (low, high) = feature.advice, feature.range_raw
     for key, number in (("min", advice.min), ("max", advice.max)):
-        if number is None:
-            continue
-        if not feature.is_number:
+        if number is not None and not feature.is_number:
             yield f"advice.{key} belongs to numbers; name the levels that are proposed in advice.categories"
-        elif not low <= number <= high:
+        elif number is not None and not low <= number <= high:
             yield f"advice.{key} must lie in the feature's own range {low:g} to {high:g}"
     if advice.min is not None and advice.max is not None and advice.min > advice.max:
         yield f"advice.min {advice.min:g} must not be above advice.max {advice.max:g}"
     if advice.categories is None:
         return
-    if feature.is_number:
-        yield "advice.categories belongs to features with categories; limit numbers with advice.min and advice.max"
-        return
     if not feature.categories:
-        yield "advice.categories belongs to features with categories; use change: increase or change: decrease here"
+        way = "limit numbers with advice.min and advice.max"
+        way = way if feature.is_number else "use change: increase or change: decrease here"
+        yield f"advice.categories belongs to features with categories; {way}"
         return
-    if unknown := [name for name in advice.categories if name not in feature.categories]:
-        yield (
-            "advice.categories must be among the feature's own categories; "
-            + ", ".join(f'"{name}"' for name in unknown)
-            + (" is not" if len(unknown) == 1 else " are not")
-        )
+    if unknown := [f'"{name}"' for name in advice.categories if name not in feature.categories]:
+        verb = "is" if len(unknown) == 1 else "are"
+        yield f"advice.categories must be among the feature's own categories; {', '.join(unknown)} {verb} not"
     if not advice.categories:
         yield "advice.categories must name at least one category; where nothing is proposed, use change: none"
 
 
-def _time_faults(feature: Feature) -> Iterator[str]:
-    takes = feature.takes
-    if takes.months_per_unit and not feature.is_number:
-        yield (
-            "takes.months_per_unit belongs to numbers; use takes.months_per_level for ordinal features, else "
-            "takes.months"
-        )
-    if takes.months_per_level and feature.type != "ordinal":
-        yield (
-            "takes.months_per_level belongs to ordinal features; use takes.months_per_unit for numbers, else "
-            "takes.months"
-        )
-    if not all(math.isfinite(months) for months in (takes.months, takes.months_per_unit, takes.months_per_level)):
-        yield "takes must be finite"
-    if feature.moves_with_time is not None:
-        if not feature.is_number:
-            yield "moves_with_time belongs to numbers"
-        elif feature.moves_with_time.per_year == 0.0:
-            yield "moves_with_time.per_year must not be 0; a value that stays needs no moves_with_time"
+def _time_faults(feature: Feature) -> list[str]:
+    takes, drift = feature.takes, feature.moves_with_time
+    months, other = (takes.months, takes.months_per_unit, takes.months_per_level), "else takes.months"
+    return _where(
+        (bool(takes.months_per_unit) and not feature.is_number,
+         f"takes.months_per_unit belongs to numbers; use takes.months_per_level for ordinal features, {other}"),
+        (bool(takes.months_per_level) and feature.type != "ordinal",
+         f"takes.months_per_level belongs to ordinal features; use takes.months_per_unit for numbers, {other}"),
+        (not all(map(math.isfinite, months)), "takes must be finite"),
+        (drift is not None and not feature.is_number, "moves_with_time belongs to numbers"),
+        (drift is not None and feature.is_number and drift.per_year == 0.0,
+         "moves_with_time.per_year must not be 0; a value that stays needs no moves_with_time"),
+    )  # fmt: skip
 
 
-def _change_faults(feature: Feature) -> Iterator[str]:
-    for key, given in (("max_change", feature.max_change), ("least_change", feature.least_change)):
-        if given is not None and not feature.is_number:
-            yield f"{key} belongs to numbers"
-    limit, least = feature.max_change, feature.least_change
-    if limit is not None and limit.relative is None and limit.absolute is None:
-        yield "max_change needs relative or absolute, or both"
-    if limit is not None and not all(math.isfinite(part or 0.0) for part in (limit.relative, limit.absolute)):
-        yield "max_change must be finite"
-    if least is not None and not math.isfinite(least):
-        yield "least_change must be finite"
-    if least is not None and limit is not None and limit.absolute is not None and least > limit.absolute:
-        yield f"least_change {least:g} must not be above max_change.absolute {limit.absolute:g}"
-
-
-def _terms_faults(feature: Feature) -> Iterator[str]:
-    if feature.better is not None and not feature.terms:
-        yield "better belongs to terms of the contract; write terms: true if the lender sets this one"
-    elif feature.better is not None and feature.is_group:
-        yield "better belongs to features with an order; categories have none"
+def _change_faults(feature: Feature) -> list[str]:
+    limit, least, number = feature.max_change, feature.least_change, feature.is_number
+    parts = () if limit is None else (limit.relative, limit.absolute)
+    most = math.inf if limit is None or limit.absolute is None else limit.absolute
+    term = feature.better is not None
+    return _where(
+        (limit is not None and not number, "max_change belongs to numbers"),
+        (least is not None and not number, "least_change belongs to numbers"),
+        (parts == (None, None), "max_change needs relative or absolute, or both"),
+        (not all(math.isfinite(part or 0.0) for part in parts), "max_change must be finite"),
+        (not math.isfinite(least or 0.0), "least_change must be finite"),
+        ((least or 0.0) > most, f"least_change {least or 0.0:g} must not be above max_change.absolute {most:g}"),
+        (term and not feature.terms,
+         "better belongs to terms of the contract; write terms: true if the lender sets this one"),
+        (term and feature.terms and feature.is_group, "better belongs to features with an order; categories have none"),
+    )  # fmt: skip
 
 
 def _useless(feature: Feature) -> Iterator[str]:
@@ -124,16 +108,9 @@ def _useless(feature: Feature) -> Iterator[str]:
         why = "a derived feature follows from others and is never advice; say it of these"
     else:
         return
-    said = [
-        ("advice", feature.advice != Advice()),
-        ("takes", feature.takes != Takes()),
-        ("max_change", feature.max_change is not None),
-        ("least_change", feature.least_change is not None),
-        ("provide", feature.provide),
-        ("sentence", feature.sentence != Sentence()),
-        ("terms", feature.terms),
-    ]
-    if given := [key for key, is_given in said if is_given]:
+    usual = {"advice": Advice(), "takes": Takes(), "max_change": None, "least_change": None, "provide": False,
+             "sentence": Sentence(), "terms": False}  # fmt: skip
+    if given := [key for key, value in usual.items() if getattr(feature, key) != value]:
         yield f"{why}: remove {' and '.join(given)}"
     if feature.derived is not None and feature.moves_with_time is not None:
         yield "a derived feature follows from others; say moves_with_time of these"
@@ -189,75 +166,57 @@ def schema_faults(features: Sequence[Feature]) -> list[Fault]:
 
 def own_faults(feature: Feature) -> list[str]:
     """Faults of the description of one feature."""
-    numbers = {key: getattr(feature, key) for key in ("min", "max", "step", "center", "scale", "cost")}
-    found = [f"{key} must be finite" for key, value in numbers.items() if not math.isfinite(value or 0.0)]
-    if found:
-        return found
-    if feature.is_number:
-        if feature.categories:
-            found.append(f"a {feature.type} feature has no categories")
-        if feature.min is not None and feature.max is not None and feature.min >= feature.max:
-            found.append(f"min {feature.min:g} must be below max {feature.max:g}")
-    else:
-        if feature.type is FeatureType.BINARY and len(feature.categories) not in (0, 2):
-            found.append("a binary feature has two categories, or none for false and true")
-        elif feature.is_group and len(feature.categories) == 1 and feature.is_fixed:
-            pass  # the same for all
-        elif feature.type is not FeatureType.BINARY and len(feature.categories) < 2:
-            same = "; of one that is the same for all, write change: none" if feature.is_group else ""
-            found.append(f"a {feature.type} feature needs at least two categories{same}")
-        if len(set(feature.categories)) < len(feature.categories):
-            found.append("categories must differ from each other")
-        for key in ("min", "max"):
-            if getattr(feature, key) is not None:
-                found.append(f"{key} belongs to numeric features")
-    if feature.step is not None and (feature.type is not FeatureType.INTEGER or feature.step != int(feature.step)):
-        found.append("step is a whole number and belongs to integer features")
-    if feature.type is FeatureType.INTEGER:
-        found += [
-            f"{key} of an integer feature is a whole number"
-            for key in ("min", "max")
-            if (limit := getattr(feature, key)) is not None and limit != int(limit)
-        ]
-    if feature.decimals is not None and feature.type is not FeatureType.CONTINUOUS:
-        found.append("decimals belongs to continuous features")
-    if feature.is_group and feature.change in (Change.INCREASE, Change.DECREASE):
-        found.append("categories without an order cannot increase or decrease; use any or none")
-    if feature.is_group and (feature.center is not None or feature.scale is not None):
-        found.append("center and scale belong to features that are encoded as one number")
-    if (feature.center is None) != (feature.scale is None):
-        found.append("center and scale are given together or not at all")
+    kind, low, high, step = feature.type, feature.min, feature.max, feature.step
+    number, group, count = feature.is_number, feature.is_group, len(feature.categories)
+    binary, integer = kind is FeatureType.BINARY, kind is FeatureType.INTEGER
+    endless = _endless({key: getattr(feature, key) for key in ("min", "max", "step", "center", "scale", "cost")})
+    if endless:
+        return endless
+    constant = group and count == 1 and feature.is_fixed  # the same for all
+    same = "; of one that is the same for all, write change: none" if group else ""
+    found = _where(
+        (number and count > 0, f"a {kind} feature has no categories"),
+        (number and low is not None and high is not None and low >= high,
+         f"min {low or 0.0:g} must be below max {high or 0.0:g}"),
+        (binary and count not in (0, 2), "a binary feature has two categories, or none for false and true"),
+        (not number and not binary and not constant and count < 2,
+         f"a {kind} feature needs at least two categories{same}"),
+        (not number and len(set(feature.categories)) < count, "categories must differ from each other"),
+        (not number and low is not None, "min belongs to numeric features"),
+        (not number and high is not None, "max belongs to numeric features"),
+        (step is not None and (not integer or step != int(step)),
+         "step is a whole number and belongs to integer features"),
+        (integer and low is not None and low != int(low), "min of an integer feature is a whole number"),
+        (integer and high is not None and high != int(high), "max of an integer feature is a whole number"),
+        (feature.decimals is not None and kind != "continuous", "decimals belongs to continuous features"),
+        (group and feature.change in (Change.INCREASE, Change.DECREASE),
+         "categories without an order cannot increase or decrease; use any or none"),
+        (group and not (feature.center is None and feature.scale is None),
+         "center and scale belong to features that are encoded as one number"),
+        ((feature.center is None) != (feature.scale is None), "center and scale are given together or not at all"),
+    )  # fmt: skip
     return found + state_faults(feature) + option_faults(feature)
 
 
 def state_faults(feature: Feature) -> list[str]:
     """Faults of `missing`, `fill`, `provide` and `special` of a feature."""
-    found, missing = [], feature.missing
-    if feature.fill is not None and missing not in (Missing.INDICATOR, Missing.FILL):
-        found.append("fill belongs to missing: indicator and missing: fill")
-    if (
-        feature.fill is None
-        and feature.missing is not None
-        and feature.missing is not Missing.NAN
-        and not feature.is_group
-    ):
-        found.append(f"missing: {feature.missing} needs fill, the value that the model sees")
-    if feature.fill is not None and feature.is_group:
-        found.append("a missing category is a category of its own and needs no fill; write missing: indicator")
-    elif feature.fill is not None and feature.is_number and isinstance(feature.fill, str):
-        found.append("fill must be a number")
-    elif feature.fill is not None and not feature.is_number and feature.fill not in feature.levels:
-        found.append("fill must be one of " + ", ".join(json_text(level) for level in feature.levels))
-    if feature.is_group and missing is Missing.FILL:
-        found.append("a missing category is a category of its own; write missing: nan or missing: indicator")
-    if feature.percent is not None and not feature.is_number:
-        found.append("percent belongs to numbers")
-    if feature.provide and not missing:
-        found.append("provide belongs to features that may be missing")
-    if feature.special and not feature.is_number:
-        found.append("special belongs to numbers; make the state one of the categories")
-    if any(not abs(code) <= LARGEST for code in feature.special):
-        found.append(f"special codes must be between {-LARGEST:g} and {LARGEST:g}")
-    if feature.type == "integer" and any(code != int(code) for code in feature.special):
-        found.append("special codes of an integer feature are whole numbers")
-    return found
+    missing, fill, group, number = feature.missing, feature.fill, feature.is_group, feature.is_number
+    filled = missing in (Missing.INDICATOR, Missing.FILL)
+    levels = ", ".join(json_text(level) for level in feature.levels)
+    return _where(
+        (fill is not None and not filled, "fill belongs to missing: indicator and missing: fill"),
+        (fill is None and filled and not group, f"missing: {missing} needs fill, the value that the model sees"),
+        (fill is not None and group,
+         "a missing category is a category of its own and needs no fill; write missing: indicator"),
+        (number and isinstance(fill, str), "fill must be a number"),
+        (fill is not None and not group and not number and fill not in feature.levels, f"fill must be one of {levels}"),
+        (group and missing is Missing.FILL,
+         "a missing category is a category of its own; write missing: nan or missing: indicator"),
+        (feature.percent is not None and not number, "percent belongs to numbers"),
+        (feature.provide and not missing, "provide belongs to features that may be missing"),
+        (bool(feature.special) and not number, "special belongs to numbers; make the state one of the categories"),
+        (any(not abs(code) <= LARGEST for code in feature.special),
+         f"special codes must be between {-LARGEST:g} and {LARGEST:g}"),
+        (feature.type == "integer" and any(not float(code).is_integer() for code in feature.special),
+         "special codes of an integer feature are whole numbers"),
+    )  # fmt: skip
