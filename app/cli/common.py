@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from app.registry.registry import Registry
+    from app.registry.version import RegisteredModel
     from app.settings import Settings
 
 DirectoryArgument: TypeAlias = Annotated[
@@ -123,3 +124,13 @@ def one_thread(*, openmp: bool = False) -> None:
     from app.pool.child import ONE_THREAD
 
     os.environ.update({key: value for key, value in ONE_THREAD.items() if openmp or key != "OMP_NUM_THREADS"})
+
+
+def report(begins: str, model: "RegisteredModel") -> None:
+    """Print what a registration found, in a line that begins so and further ones."""
+    found = model.registration
+    typer.echo(f"{begins} accepts {found.favourable:,} of {found.records:,} reference records.")
+    for note in found.notes:
+        typer.echo(note)
+    for warning in found.warnings:
+        typer.echo(f"Warning: {warning}", err=True)

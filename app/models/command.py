@@ -1,6 +1,5 @@
 """The commands ``recourse models …``: draft, try, register, list, activate and retire models."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -16,6 +15,7 @@ from app.cli.common import (
     open_registry,
     print_table,
     read_settings,
+    report,
 )
 
 if TYPE_CHECKING:
@@ -44,21 +44,23 @@ def register(
     ] = False,
 ) -> None:
     """Check a model and install it, or report all its faults."""
-    model = _registered(
-        directory,
-        trust_pickle=trust_pickle or None,
-        activate="never" if inactive else activate_,
-        scores=scores,
-        tolerance=score_tolerance,
-    )
-    registration = model.registration
-    typer.echo(
-        f"Registered {model.name}: accepts {registration.favourable:,} of {registration.records:,} reference records."
-    )
-    for note in registration.notes:
-        typer.echo(note)
-    for warning in registration.warnings:
-        typer.echo(f"Warning: {warning}", err=True)
+    from app.models.first_load import load_first, runs_foreign_code
+
+    settings = read_settings(trust_pickle=trust_pickle or None)
+    registry = open_registry(trust_pickle=trust_pickle or None)
+    with memory_limit(settings.child_memory_mb):
+        model = registry.register(directory, active=False, scores=scores, tolerance=score_tolerance)
+    try:
+        if runs_foreign_code(model):
+            load_first(settings, model)
+    except BaseException:
+        registry.discard(model.name)
+        raise
+    if not inactive:
+        waits = activate_ == "ready" and _succeeds(registry, model)
+        (registry.activate_when_ready if waits else registry.activate)(model.name)
+    model = registry.find(model.name, include_inactive=True)
+    report(f"Registered {model.name}:", model)
     if model.runs_code:
         typer.echo("Servers and workers load it only with RECOURSE_TRUST_PICKLE=true.", err=True)
     if model.succeeds:
@@ -69,34 +71,6 @@ def register(
         )
     elif model.manifest.label is not None and model.manifest.futures.source != "none":
         typer.echo(f"To measure what its next training changes: recourse models rehearse {model.name}", err=True)
-
-
-def _registered(
-    directory: Path,
-    *,
-    trust_pickle: bool | None,
-    activate: Literal["ready", "now", "never"],
-    scores: Path | None,
-    tolerance: float,
-) -> "RegisteredModel":
-    """A new version, installed after a first load where foreign code computes its scores."""
-    from app.models.first_load import load_first, runs_foreign_code
-
-    settings = read_settings(trust_pickle=trust_pickle)
-    registry = open_registry(trust_pickle=trust_pickle)
-    with memory_limit(settings.child_memory_mb):
-        model = registry.register(directory, active=False, scores=scores, tolerance=tolerance)
-    try:
-        if runs_foreign_code(model):
-            load_first(settings, model)
-    except BaseException:
-        registry.discard(model.name)
-        raise
-    if activate == "ready" and _succeeds(registry, model):
-        registry.activate_when_ready(model.name)
-    elif activate != "never":
-        registry.activate(model.name)
-    return registry.find(model.name, include_inactive=True)
 
 
 def _succeeds(registry: "Registry", model: "RegisteredModel") -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.common import TrustPickleOption, read_settings
+from app.cli.common import TrustPickleOption, read_settings, report
 from app.collector import uncollected
 from app.errors import ModelRefused
 
@@ -127,11 +127,6 @@ def _verify(drafted: "Drafted", trust: "Trust") -> None:
     with TemporaryDirectory(prefix="recourse-") as place:
         store: Registry = Registry(Path(place) / "store", trust)
         model = store.register(drafted.directory)
-    registration = model.registration
-    typer.echo(f"It registers: accepts {registration.favourable:,} of {registration.records:,} reference records.")
-    for note in registration.notes:
-        typer.echo(note)
-    for warning in registration.warnings:
-        typer.echo(f"Warning: {warning}", err=True)
+    report("It registers:", model)
     arguments = f"{drafted.directory} --trust-pickle" if model.runs_code else f"{drafted.directory}"
     typer.echo(f"Next: recourse models try {arguments}, then recourse models register {arguments}")

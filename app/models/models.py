@@ -15,7 +15,7 @@ from app.pool.child import Written
 from app.pool.pool import Pool
 from app.pool.quarantine import Quarantine
 from app.questions.answers import Json, identity, plain
-from app.recourse.features import Change, Feature, Table, Words
+from app.recourse.features import Change, Feature, Table
 from app.recourse.models.score import Output
 from app.registry.ref import ModelRef, Store
 from app.registry.version import RegisteredModel
@@ -81,15 +81,11 @@ class Models:
             raise InvalidRequest(faults=[Fault("/model", "is not a version of the model that was asked then")])
         return self.find(name, pointer="/model", include_inactive=True)
 
-    def known(self, model_id: str) -> bool:
-        """Whether any version of a model is registered. Raises `InsufficientScope` and `ModelUnusable` as `find`."""
+    def require_known(self, model_id: str) -> None:
+        """Raise `UnknownModel` unless a version of the model is registered; other errors as `find`."""
         _require(model_id)
         self._require_store()
-        return any(model.id == model_id for model in self._registry.list())
-
-    def require_known(self, model_id: str) -> None:
-        """Raise `UnknownModel` unless any version of a model is registered; else as `known`."""
-        if not self.known(model_id):
+        if all(model.id != model_id for model in self._registry.list()):
             raise UnknownModel(f'No version of "{model_id[:100]}" is registered.')
 
     def active(self) -> int:
@@ -207,7 +203,9 @@ class Models:
         model = self.find(name)
         rows_raw = model.space.read_many(records, pointer="/records")
         predictions = await self.ask(model, tasks.predict, rows_raw)
-        derived = [_derived(model.space.schema, model.space.record(row_raw)) for row_raw in rows_raw]
+        names = [feature.name for feature in model.space.schema if feature.derived is not None]
+        whole = [model.space.record(row_raw) for row_raw in rows_raw]
+        derived = [{name: record[name] for name in names} for record in whole]
         return {"model": plain(identity(model)), "predictions": predictions, "derived": derived}
 
 
@@ -237,6 +235,7 @@ def _summary(model: RegisteredModel) -> Json:
 
 
 def _describe(feature: Feature) -> Json:
+    derived = feature.derived
     return {
         "name": feature.name,
         "type": feature.type.value,
@@ -248,13 +247,16 @@ def _describe(feature: Feature) -> Json:
         "decimals": feature.decimals,
         "categories": None if feature.is_number else [level for level in feature.levels if level is not None],
         "level_names": dict(feature.level_names),
-        "words": {tag: _words(words) for tag, words in feature.words.items()},
+        "words": {
+            tag: {"label": words.label, "unit": words.unit, "levels": dict(words.levels)}
+            for tag, words in feature.words.items()
+        },
         "change": (Change.NONE if feature.is_fixed else feature.change).value,
         "cost": feature.cost,
         "spread": None if feature.is_group else feature.scale,
         "missing": feature.missing is not None,
         "special": {f"{code:.15g}": meaning for code, meaning in feature.special.items()},
-        "derived": _formula(feature),
+        "derived": f"a table of {derived.from_}" if isinstance(derived, Table) else derived,
         "terms": feature.terms,
         "better": feature.better and feature.better.value,
         "protected": feature.protected,
@@ -265,19 +267,3 @@ def _describe(feature: Feature) -> Json:
         "max_change": None if feature.max_change is None else plain(feature.max_change),
         "least_change": feature.least_change,
     }
-
-
-def _words(words: Words) -> Json:
-    return {"label": words.label, "unit": words.unit, "levels": dict(words.levels)}
-
-
-def _derived(schema: Sequence[Feature], record: Mapping[str, object]) -> Json:
-    """The derived values of a whole record."""
-    return {feature.name: record[feature.name] for feature in schema if feature.derived is not None}
-
-
-def _formula(feature: Feature) -> str | None:
-    """How a derived feature follows from others, in words."""
-    if isinstance(feature.derived, Table):
-        return f"a table of {feature.derived.from_}"
-    return feature.derived

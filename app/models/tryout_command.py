@@ -64,13 +64,10 @@ def text_of(one: "Asked", threshold: float | None = None) -> str:
     if one.changes:
         after = _rating(one.after, digits)
         needed = f"; needed: {percent(threshold, digits)}%" if after and threshold is not None else ""
-        lines.append(f"  Then, {_in_months(one.takes_months)}: yes{after}{needed}.")
+        months = math.ceil(10.0 * one.takes_months) / 10.0
+        when = "at once" if not months else f"in {months:g} {'month' if months == 1.0 else 'months'}"
+        lines.append(f"  Then, {when}: yes{after}{needed}.")
     return "\n".join(lines)
-
-
-def _in_months(months: float) -> str:
-    shown = math.ceil(10.0 * months) / 10.0
-    return "at once" if not shown else "in 1 month" if shown == 1.0 else f"in {shown:g} months"
 
 
 def _rating(decision: "Json | None", digits: int) -> str:
