@@ -210,6 +210,7 @@ def test_all_faults_come_together(model: ModelDirectory) -> None:
         ({"format": "sklearn", "path": "m.pt"}, {}, "/artifact/path", "must end in .skops"),
         ({"format": "sklearn", "path": "m.skops", "architecture": NETWORK}, {}, "/artifact/architecture", "torch"),
         ({"format": "xgboost", "path": "m.bin"}, {}, "/artifact/path", "must end in .json or .ubj"),
+        ({"format": "xgboost", "path": "m.ubj"}, {"favourable": "good"}, "/favourable", "must be 1, or 0"),
         ({"format": "lightgbm", "path": "m.txt"}, {"output": "label"}, "/output", "must be probability or logit"),
         ({"format": "lightgbm", "path": "m.txt", "architecture": NETWORK}, {}, "/artifact/architecture", "torch"),
         ({"format": "pmml", "path": "m.pmml"}, {}, "/artifact/format", "'onnx', 'http' or 'scorecard'"),

@@ -7,6 +7,7 @@ what it answers to a list of raw records.
 import io
 import json
 import pickle
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from app.errors import ModelUnusable
 from app.recourse.models.score import LOGIT_LIMIT
 from app.registry.artifact import Format
 from app.registry.registry import Registry
@@ -501,3 +503,18 @@ def test_gradients_are_finite_differences_of_the_score(installed: Installed) -> 
     assert gradient.dtype == np.float64
     tolerance = 1e-6 if step < 1e-3 else 2e-3
     np.testing.assert_allclose(gradient, numeric, rtol=tolerance, atol=tolerance)
+
+
+LIBRARIES = {
+    "xgboost": ["xgboost"], "lightgbm": ["lightgbm"], "onnx": ["onnx", "onnxruntime"],
+    "torch, safetensors": ["safetensors"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("installed", "module"), [(case, one) for case, own in LIBRARIES.items() for one in own], indirect=["installed"]
+)
+def test_a_missing_library_is_named(installed: Installed, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ModelUnusable, match=f"pip install {module}"):
+        installed.loaded.registered.load()

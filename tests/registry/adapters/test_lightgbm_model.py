@@ -171,27 +171,6 @@ def test_names_are_compared_as_lightgbm_writes_them(model: ModelDirectory, store
     assert loaded(model, store, trained(names=names)).space.columns[-1] == "housing=rent free"
 
 
-@pytest.mark.parametrize(
-    ("changes", "pointer", "sentence"),
-    [
-        ({"input": "raw"}, "/features", "are 6, but the model was trained on 8 columns"),
-        ({"output": "label"}, "/output", "probability or logit or points for the format lightgbm"),
-        ({"favourable": "good"}, "/favourable", "must be 1, or 0"),
-    ],
-)
-def test_a_manifest_that_asks_for_more_is_refused(
-    model: ModelDirectory, refusal: Refusal, changes: dict[str, Any], pointer: str, sentence: str
-) -> None:
-    assert sentence in refusal(use(model, trained(), **changes))[pointer]
-
-
-def test_a_missing_library_is_named(model: ModelDirectory, store: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    registered = store.register(use(model, trained()))
-    monkeypatch.setitem(sys.modules, "lightgbm", None)
-    with pytest.raises(ModelUnusable, match="pip install lightgbm"):
-        registered.load()
-
-
 def test_a_library_that_cannot_be_loaded_is_named(
     model: ModelDirectory, store: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.errors import ModelUnusable
 from app.recourse.models.black_box import BlackBox
 from app.registry.adapters import onnx_model
 from app.registry.registry import Registry
@@ -201,16 +200,6 @@ def test_what_does_not_fit_the_manifest_is_refused(
     if graph.get("inputs") and graph["inputs"][0].type.tensor_type.shape.dim[1].dim_value == 9:
         graph = graph | {"weights": onnx.numpy_helper.from_array(np.ones((9, 1), dtype=np.float32), "w")}
     assert sentence in refusal(use(model, proto(**graph), **changes))[pointer]
-
-
-@pytest.mark.parametrize("name", ["onnx", "onnxruntime"])
-def test_a_missing_library_is_named(
-    model: ModelDirectory, store: Registry, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    registered = store.register(use(model, proto()))
-    monkeypatch.setitem(__import__("sys").modules, name, None)
-    with pytest.raises(ModelUnusable, match="pip install onnx"):
-        registered.load()
 
 
 TREES = ["nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids", "nodes_treeids", "nodes_nodeids"]

@@ -193,15 +193,6 @@ def test_code_in_a_file_never_runs(network: ModelDirectory, tmp_path: Path, trus
     assert not marker.exists()
 
 
-def test_a_missing_library_is_named_with_what_installs_it(
-    network: ModelDirectory, store: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    registered = store.register(network.write())
-    monkeypatch.setitem(sys.modules, "safetensors", None)
-    with pytest.raises(ModelUnusable, match="pip install safetensors"):
-        registered.load()
-
-
 def test_a_library_that_is_installed_and_finds_no_memory_is_not_to_be_installed() -> None:
     with pytest.raises(ModelUnusable, match=r"cannot be loaded \(failed to map segment"), library("torch"):
         raise ImportError("failed to map segment from shared object", name="_safetensors_rust")

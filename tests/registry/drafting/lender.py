@@ -5,12 +5,19 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 from app.recourse.models.score import sigmoid
 from tests.optional import library
@@ -126,19 +133,39 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def of_xgboost(records: Lender, data: Any, good: np.ndarray | None = None, *, binary: bool = False) -> Trained:
+    """Boosted trees on columns by name, or on a table with categories."""
+    xgboost = library("xgboost")
+    good = records.good if good is None else good
+    if isinstance(data, dict):
+        X = np.column_stack(list(data.values())).astype(float)
+        matrix = xgboost.DMatrix(X, good, feature_names=list(data))
+    else:
+        matrix = xgboost.DMatrix(data, good, enable_categorical=True)
+    booster = xgboost.train({"objective": "binary:logistic", "max_depth": 3, "nthread": 1}, matrix, 20)
+    kind = "ubj" if binary else "json"
+    return Trained(records, saved(f"model.{kind}", bytes(booster.save_raw(kind))), booster.predict(matrix))
+
+
+def of_lightgbm(records: Lender, data: Any, **wish: Any) -> Trained:
+    lightgbm = library("lightgbm")
+    settings = {"objective": "binary", "verbose": -1, "num_threads": 1}
+    booster = lightgbm.train(settings, lightgbm.Dataset(data, records.good.astype(int)), 20)
+    content = booster.model_to_string().encode()
+    return Trained(records, saved("model.txt", content), booster.predict(data, num_threads=1), wish)
+
+
+def of_sklearn(records: Lender, fitted: Any, table: Any, **wish: Any) -> Trained:
+    content = library("skops.io").dumps(fitted)
+    return Trained(records, saved("model.skops", content), fitted.predict_proba(table)[:, 1], wish)
+
+
 # --- one model of each kind ------------------------------------------------------------------------------------------
 
 
 @cache
 def pipeline(*, missing: bool = False, classifier: str = "logistic") -> tuple[Any, Lender]:
     """A pipeline over the table of records, as scikit-learn's own guide has it."""
-    library("sklearn")
-    from sklearn.compose import ColumnTransformer
-    from sklearn.ensemble import RandomForestClassifier
-    from sklearn.impute import SimpleImputer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
     records = lender(missing=missing)
     table = records.frame().drop(columns=["customer_id", "outcome"])
@@ -153,60 +180,35 @@ def pipeline(*, missing: bool = False, classifier: str = "logistic") -> tuple[An
 
 def trained_pipeline(*, missing: bool = False, pickled: bool = False) -> Trained:
     fitted, records = pipeline(missing=missing)
-    scores = fitted.predict_proba(records.frame())[:, 1]
-    if pickled:
-        joblib = library("joblib")
-        buffer = io.BytesIO()
-        joblib.dump(fitted, buffer)
-        return Trained(records, saved("model.joblib", buffer.getvalue()), scores)
-    return Trained(records, saved("model.skops", library("skops.io").dumps(fitted)), scores)
+    found = of_sklearn(records, fitted, records.frame())
+    if not pickled:
+        return found
+    buffer = io.BytesIO()
+    library("joblib").dump(fitted, buffer)
+    return replace(found, write=saved("model.joblib", buffer.getvalue()))
 
 
 def trained_estimator() -> Trained:
     """On a matrix that was scaled before, so that the file says neither names nor scales."""
-    library("sklearn")
-    from sklearn.linear_model import LogisticRegression
-
     records = lender()
     X = standard(matrix(records))
-    fitted = LogisticRegression().fit(X, records.good)
-    content = library("skops.io").dumps(fitted)
-    return Trained(
-        records,
-        saved("model.skops", content),
-        fitted.predict_proba(X)[:, 1],
-        {"columns": NUMBERS, "favourable": "good"},
-    )
+    return of_sklearn(records, LogisticRegression().fit(X, records.good), X, columns=NUMBERS, favourable="good")
 
 
 def trained_xgboost(*, missing: bool = False, binary: bool = False) -> Trained:
-    xgboost = library("xgboost")
     records = lender(missing=missing)
-    X = matrix(records)
-    data = xgboost.DMatrix(X, records.good, feature_names=list(NUMBERS))
-    booster = xgboost.train({"objective": "binary:logistic", "max_depth": 3, "nthread": 1}, data, 20)
-    content = bytes(booster.save_raw("ubj" if binary else "json"))
-    return Trained(records, saved("model.ubj" if binary else "model.json", content), booster.predict(data))
+    return of_xgboost(records, {name: records.numbers[name] for name in NUMBERS}, binary=binary)
 
 
 def trained_lightgbm() -> Trained:
     """On dummies without names."""
-    lightgbm = library("lightgbm")
     records = lender()
-    X = dummies(records)
-    data = lightgbm.Dataset(X, records.good.astype(int))
-    booster = lightgbm.train({"objective": "binary", "verbose": -1, "num_threads": 1}, data, 20)
-    content = booster.model_to_string().encode()
-    return Trained(
-        records, saved("model.txt", content), booster.predict(X, num_threads=1), {"columns": (*NUMBERS, "housing")}
-    )
+    return of_lightgbm(records, dummies(records), columns=(*NUMBERS, "housing"))
 
 
 def trained_torch() -> Trained:
     """A network whose layers have names of their own, on scaled numbers; its file does not say that it has a tanh."""
     torch = library("torch")
-    library("sklearn")
-    from sklearn.neural_network import MLPClassifier
 
     records = lender()
     X = standard(matrix(records))
@@ -233,9 +235,6 @@ def trained_linear() -> Trained:
 
 def trained_onnx_matrix() -> Trained:
     convert = library("skl2onnx")
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
 
     records = lender()
     X = matrix(records).astype(np.float32)
@@ -289,52 +288,31 @@ NATIVE = (*NUMBERS, "housing", "education")
 
 
 def trained_xgboost_categories() -> Trained:
-    xgboost = library("xgboost")
     records = lender(missing=True)
-    data = xgboost.DMatrix(table_of(records, NATIVE), records.good, enable_categorical=True)
-    booster = xgboost.train({"objective": "binary:logistic", "max_depth": 3, "nthread": 1}, data, 20)
-    return Trained(records, saved("model.json", bytes(booster.save_raw("json"))), booster.predict(data))
+    return of_xgboost(records, table_of(records, NATIVE))
 
 
 def trained_lightgbm_categories() -> Trained:
-    lightgbm = library("lightgbm")
     records = lender()
-    table = table_of(records, NATIVE)
-    data = lightgbm.Dataset(table, records.good.astype(int))
-    booster = lightgbm.train({"objective": "binary", "verbose": -1, "num_threads": 1}, data, 20)
-    content = booster.model_to_string().encode()
-    return Trained(records, saved("model.txt", content), booster.predict(table, num_threads=1))
+    return of_lightgbm(records, table_of(records, NATIVE))
 
 
 def trained_dummies() -> Trained:
     """Columns as `get_dummies(drop_first=True)` names them, those of one feature not together."""
-    xgboost = library("xgboost")
     records = lender()
     housing = np.array(records.columns["housing"])
-    columns = {
-        "housing_with family": housing == "with family",
-        **records.numbers,
-        "housing_rented": housing == "rented",
-    }
-    X = np.column_stack(list(columns.values())).astype(float)
-    data = xgboost.DMatrix(X, records.good, feature_names=list(columns))
-    booster = xgboost.train({"objective": "binary:logistic", "max_depth": 3, "nthread": 1}, data, 20)
-    return Trained(records, saved("model.json", bytes(booster.save_raw("json"))), booster.predict(data))
+    first, last = {"housing_with family": housing == "with family"}, {"housing_rented": housing == "rented"}
+    return of_xgboost(records, {**first, **records.numbers, **last})
 
 
 def trained_levels() -> Trained:
     """Dummies of an education, beside its years: `get_dummies` orders them by the alphabet."""
-    xgboost = library("xgboost")
     records = lender()
     education = np.array(records.columns["education"])
     years = np.array(records.columns["education_years"], dtype=float)
     columns = {"education_years": years, **records.numbers}
     columns |= {f"education_{level}": education == level for level in sorted(YEARS)}
-    good = records.good | (years > 15.0)
-    X = np.column_stack(list(columns.values())).astype(float)
-    data = xgboost.DMatrix(X, good, feature_names=list(columns))
-    booster = xgboost.train({"objective": "binary:logistic", "max_depth": 3, "nthread": 1}, data, 20)
-    return Trained(records, saved("model.json", bytes(booster.save_raw("json"))), booster.predict(data))
+    return of_xgboost(records, columns, records.good | (years > 15.0))
 
 
 def trained_scorecard() -> Trained:
@@ -352,11 +330,6 @@ def trained_scorecard() -> Trained:
 
 def coded_pipeline() -> tuple[Any, Lender, Any]:
     """A pipeline that takes apart codes of groups: 2, 5 and 11 for the kinds of housing."""
-    library("sklearn")
-    from sklearn.compose import ColumnTransformer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     plain = lender()
     codes = dict(zip(HOUSING, ("2", "5", "11"), strict=True))
@@ -372,8 +345,7 @@ def coded_pipeline() -> tuple[Any, Lender, Any]:
 
 def trained_codes() -> Trained:
     fitted, records, table = coded_pipeline()
-    content = library("skops.io").dumps(fitted)
-    return Trained(records, saved("model.skops", content), fitted.predict_proba(table)[:, 1])
+    return of_sklearn(records, fitted, table)
 
 
 def trained_onnx_codes() -> Trained:
@@ -398,18 +370,12 @@ def trained_points() -> Trained:
 def trained_pipeline_of_trees() -> Trained:
     """A pipeline that ends in XGBoost."""
     xgboost = library("xgboost")
-    library("sklearn")
-    from sklearn.compose import ColumnTransformer
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder
 
     records = lender()
     table = records.frame((*NUMBERS, "housing"))
     steps = ColumnTransformer([("groups", OneHotEncoder(), ["housing"])], remainder="passthrough")
     fitted = make_pipeline(steps, xgboost.XGBClassifier(n_estimators=10, max_depth=3, n_jobs=1))
-    fitted.fit(table, records.good.astype(int))
-    content = library("skops.io").dumps(fitted)
-    return Trained(records, saved("model.skops", content), fitted.predict_proba(table)[:, 1])
+    return of_sklearn(records, fitted.fit(table, records.good.astype(int)), table)
 
 
 TRAINED: Mapping[str, Callable[[], Trained]] = {
