@@ -158,9 +158,7 @@ def scores_in(path: Path, features: Collection[str]) -> tuple[Float[np.ndarray, 
 def parse_scores(texts: list[str], delimiter: str = ",") -> tuple[Float[np.ndarray, "n"], list[Fault]]:
     """Scores as numbers, NaN where there is none, and the faults of those that are not.
 
-    Parameters
-    ----------
-    delimiter : what stands between the cells of their table
+    `delimiter` stands between the cells of their table.
     """
     seen = DecimalMark()
     seen.see(texts)

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.errors import Fault
@@ -28,6 +28,12 @@ def one_line(text: str) -> str:
     """A text as part of one line: breaks are spaces, and what cannot be printed is U+FFFD."""
     spaced = _BREAK.sub(" ", text).strip()
     return spaced if spaced.isprintable() else "".join(c if _is_printable(c) else "\ufffd" for c in spaced)
+
+
+def listed(names: Sequence[str], most: int = 10, quote: str = '"') -> str:
+    """The first names, in quotation marks, and the number of the others."""
+    shown = ", ".join(f"{quote}{name}{quote}" for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def unprintable_faults(document: Any) -> list[Fault]:

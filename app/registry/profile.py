@@ -22,6 +22,7 @@ from app.recourse.numerics.linalg import unique_rows
 from app.recourse.problem import Reference
 from app.recourse.surrogate.refits import LEAST, refit_moments
 from app.registry.lender_scores import outputs_of
+from app.registry.printable import listed
 from app.registry.special_codes import codes_among
 
 FEW = 10
@@ -35,9 +36,6 @@ EXTREME = 1e-6
 
 SCALED = 0.01
 """Distance of mean and standard deviation from 0 and 1 within which numbers have been scaled."""
-
-NAMED = 10
-"""Names that are listed; the others are counted."""
 
 
 def odd(black_box: BlackBox, reference: Reference) -> list[str]:
@@ -98,17 +96,15 @@ def _odd_columns(space: FeatureSpace, rows_raw: Float[np.ndarray, "n p"]) -> lis
         ]
     found = list[str]()
     if constant:
-        found.append(f"The same in all reference records, so that nothing is known about it: {_named(constant)}.")
+        found.append(
+            f"The same in all reference records, so that nothing is known about it: {listed(constant, quote='')}."
+        )
     if scaled:
         found.append(
-            f"These have a mean of 0 and a standard deviation of 1, as if they were scaled: {_named(scaled)}. Give the "
-            "records in their own units, or advice is in these; center and scale say what the model takes."
+            f"These have a mean of 0 and a standard deviation of 1, as if they were scaled: {listed(scaled, quote='')}."
+            " Give the records in their own units, or advice is in these; center and scale say what the model takes."
         )
     return found + coded
-
-
-def _named(names: list[str]) -> str:
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def _outputs_beside(black_box: BlackBox, reference: Reference) -> str:

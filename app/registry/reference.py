@@ -72,9 +72,7 @@ def read_reference(
 ) -> tuple[Float[np.ndarray, "n p"] | None, list[Fault]]:
     """Raw rows of a file, None if it has faults; pointers are ``/reference/{record}/{column}``.
 
-    Parameters
-    ----------
-    label : column of true outcomes, which are the last column of the rows then: 1 for favourable, 0 for not
+    `label` names a column of true outcomes, the last column of the rows then: 1 for favourable, 0 for not.
     """
     if path.suffix != ".csv":
         return None, [Fault("/reference", "must be a .csv file")]
@@ -106,11 +104,7 @@ def read_reference(
 def read_dates(path: Path, column: str) -> tuple[Float[np.ndarray, "n"], list[Fault]]:
     """The dates of a column, as days from the year 1; NaN where a cell is none, with the faults of these.
 
-    Parameters
-    ----------
-    path : a CSV that `read_reference` reads without faults
-
-    Errors as `read_table`.
+    `read_reference` reads the CSV without faults. Errors as `read_table`.
     """
     table = read_table(path)
     if (count := table.header.count(column)) != 1:

@@ -25,9 +25,7 @@ _FLOAT = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|\
 def read_yaml(content: bytes, *, texts: bool = False) -> Any:
     """The document in a file. Raises `ValueError` with a sentence that follows its name.
 
-    Parameters
-    ----------
-    texts : whether every value is the text that is written, as in `outcome: No`
+    With `texts`, every value is the text that is written, as in `outcome: No`.
     """
     if len(content) > LARGEST:
         raise ValueError(f"has more than {LARGEST:,} bytes")
@@ -91,9 +89,7 @@ def _fault(at: Any, sentence: str) -> yaml.constructor.ConstructorError:
 def _careful(kind: str, form: re.Pattern[str] | None = None) -> Callable[[Any, yaml.ScalarNode], Any]:
     """PyYAML's constructor of a kind of value, whose errors name the value and its place.
 
-    Parameters
-    ----------
-    form : of the values that it takes; PyYAML also reads 1_000 as 1000, 1:30 as 90 and 010 as 8
+    Values must have the `form`, if there is one: PyYAML also reads 1_000 as 1000, 1:30 as 90 and 010 as 8.
     """
     construct = getattr(yaml.SafeLoader, f"construct_yaml_{kind}")
 

@@ -27,9 +27,7 @@ def codes_among(numbers: Float[np.ndarray, "n"], family: Collection[float] = ())
 
     One of them must be frequent; a rare one beside it, such as -8 beside -9, is a code too.
 
-    Parameters
-    ----------
-    family : codes of other columns of the table, which need not be frequent here
+    `family` are codes of other columns of the table, which need not be frequent here.
     """
     values = numbers[~np.isnan(numbers)]
     counts = Counter(values[np.isin(values, list(CODES))].tolist())

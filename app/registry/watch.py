@@ -12,9 +12,7 @@ LOOK_S = 30.0
 class Watch:
     """Looks again and again until it is closed.
 
-    Parameters
-    ----------
-    look : one look; what it raises is logged
+    What `look` raises is logged.
     """
 
     def __init__(self, look: Callable[[], Awaitable[None]]) -> None:

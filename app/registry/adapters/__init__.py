@@ -7,7 +7,7 @@ Modules import nothing heavy; `load` does.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -43,13 +43,8 @@ class Load(Protocol):
         """
 
 
-class Pin(Protocol):
-    """Makes a black box check, with every call, that it is still the registered model."""
-
-    def __call__(
-        self, black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]
-    ) -> BlackBox:
-        """The black box, checked against the `scores` of some reference records."""
+Pin: TypeAlias = Callable[[BlackBox, Float[np.ndarray, "n p"], Float[np.ndarray, "n"]], BlackBox]
+"""Makes a black box check, with every call, that it still gives some reference records their scores."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,7 @@ from app.errors import Fault, ModelOutputInvalid
 from app.recourse.features import MISSING, Feature, FeatureSpace, FeatureType, Missing, RawValue
 from app.recourse.models.score import Output
 from app.registry.manifest import Manifest
-
-LISTED = 10
-"""Most names in one sentence."""
+from app.registry.printable import listed
 
 
 def chosen_columns(
@@ -154,12 +152,6 @@ def _is_reference(j: int, lost: Sequence[int], space: FeatureSpace) -> bool:
 def raw_names(named: Mapping[str, str | None] | None, space: FeatureSpace) -> list[str]:
     """The model's own name of each feature."""
     return [(named or {}).get(name) or name for name in space.names]
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names in quotation marks, the first of many."""
-    shown = ", ".join(f'"{name}"' for name in names[:LISTED])
-    return shown + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
 
 
 # --- tables and outputs -----------------------------------------------------------------------------------------------

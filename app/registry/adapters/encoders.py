@@ -11,9 +11,7 @@ def encoded(estimator: Any, names: Sequence[str]) -> Iterator[tuple[str, Any, Se
 
     Where several estimators take the table, a column has the levels of all of them together.
 
-    Parameters
-    ----------
-    names : of the columns of the table
+    `names` are those of the columns of the table.
     """
     found: dict[str, tuple[Any, dict[Any, Any]]] = {}
     for one in within(estimator):

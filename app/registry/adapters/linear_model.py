@@ -29,8 +29,9 @@ from app.recourse.features import FeatureSpace, escape
 from app.recourse.models.black_box import BlackBox, Predict
 from app.recourse.models.score import Output, sigmoid
 from app.registry.adapters.artifact import Number, black_box_of, form_refusal, read_artifact, refuse_repeated_keys
-from app.registry.adapters.column_names import listed, owners_of
+from app.registry.adapters.column_names import owners_of
 from app.registry.manifest import Manifest
+from app.registry.printable import listed
 from app.registry.trust import Trust
 
 

@@ -26,7 +26,6 @@ from app.registry.adapters.artifact import black_box_of, read_artifact, refused
 from app.registry.adapters.column_names import (
     chosen_columns,
     labels_to_output,
-    listed,
     numbers_to_output,
     raw_column,
     raw_names,
@@ -36,6 +35,7 @@ from app.registry.adapters.column_names import (
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.trees import Tree
 from app.registry.manifest import Manifest
+from app.registry.printable import listed
 from app.registry.trust import Trust
 
 LARGEST_BYTES = 500_000_000

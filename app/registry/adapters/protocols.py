@@ -17,9 +17,10 @@ from app.errors import Fault, ModelOutputInvalid
 from app.recourse.features import FeatureSpace
 from app.recourse.models.black_box import Input
 from app.recourse.models.score import Output
-from app.registry.adapters.column_names import as_json, labels_to_output, listed, numbers_to_output, raw_column
+from app.registry.adapters.column_names import as_json, labels_to_output, numbers_to_output, raw_column
 from app.registry.artifact import Datatype, Endpoint, Protocol
 from app.registry.manifest import Manifest
+from app.registry.printable import listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,9 @@ from app.errors import Fault, ModelRefused
 from app.recourse.features import Feature, FeatureSpace
 from app.recourse.models.black_box import BlackBox
 from app.registry.adapters.artifact import FAULTS, Number, black_box_of, form_refusal, read_artifact, refused
-from app.registry.adapters.column_names import level_texts, listed
+from app.registry.adapters.column_names import level_texts
 from app.registry.manifest import Manifest
+from app.registry.printable import listed
 from app.registry.safe_yaml import read_yaml
 from app.registry.trust import Trust
 

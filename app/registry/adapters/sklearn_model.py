@@ -30,7 +30,6 @@ from app.registry.adapters.artifact import UNREADABLE, black_box_of, read_artifa
 from app.registry.adapters.column_names import (
     chosen_columns,
     code_column,
-    listed,
     notes_on_dropped,
     raw_column,
     raw_names,
@@ -48,6 +47,7 @@ from app.registry.adapters.optional_import import library
 from app.registry.adapters.trees import Tree, with_boxes
 from app.registry.artifact import SKOPS
 from app.registry.manifest import Manifest
+from app.registry.printable import listed
 from app.registry.trust import Trust
 
 ALLOWED = (

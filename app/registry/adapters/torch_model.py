@@ -61,9 +61,7 @@ def read_network(manifest: Manifest, content: bytes, space: FeatureSpace) -> "Ne
 class Network:
     """Dense layers with one activation between them, ending in one logit.
 
-    Parameters
-    ----------
-    layers : all in one floating-point type, in which everything is computed
+    All `layers` are of one floating-point type, in which everything is computed.
     """
 
     def __init__(self, layers: list[Layer], activation: Activation) -> None:

@@ -17,6 +17,7 @@ from app.recourse.features import Feature, FeatureSpace, RawValue
 from app.recourse.models.black_box import Input
 from app.registry.adapters.column_names import chosen_columns, notes_on_dropped, plain_name, whole_levels
 from app.registry.manifest import Manifest
+from app.registry.printable import listed
 
 MOST_CODES = 10_000
 """Number of categories by which a column of whole numbers may be split."""
@@ -124,9 +125,8 @@ def _raw_faults(manifest: Manifest, space: FeatureSpace, names: Sequence[str] | 
     if names is not None and [plain_name(name) for name in expected] != [plain_name(name) for name in names]:
         pairs = zip(expected, names, strict=False)
         odd = next((f'"{a}" where it has "{b}"' for a, b in pairs if plain_name(a) != plain_name(b)), "fewer or more")
-        listed = f"the model takes {', '.join(names)}, the manifest has {', '.join(expected)} ({odd})"
-        detail = f"must be the columns of the model in its order, for input: raw: {listed}"
-        return [Fault("/features", detail)]
+        both = f"the model takes {', '.join(names)}, the manifest has {', '.join(expected)} ({odd})"
+        return [Fault("/features", f"must be the columns of the model in its order, for input: raw: {both}")]
     if count != space.p:
         detail = f"are {space.p}, but the model was trained on {count} columns; input: raw has one for each feature"
         return [Fault("/features", detail)]
@@ -163,21 +163,22 @@ def with_codes(
     A note names the columns, among those that are `asked` by categories, whose categories the file does not name.
     """
     codes, faults = dict(taken.codes), []
-    for j, listed in categories.items():
+    for j, stored in categories.items():
+        shown = listed(stored, 20)
         feature = space.features[j]
         if feature.is_number:
             detail = (
-                f'"{feature.name}" is {feature.type}, but the model takes categories: {_quoted(listed)}; '
+                f'"{feature.name}" is {feature.type}, but the model takes categories: {shown}; '
                 "declare it categorical with these categories"
             )
             faults.append(Fault(f"/features/{j}/type", detail))
             continue
         own = [code_text(level) for level in _known(feature)]
-        if len(set(listed)) < len(listed) or sorted(own) != sorted(listed):
-            detail = f'of "{feature.name}" are {_quoted(own)}, but the model was trained on {_quoted(listed)}'
+        if len(set(stored)) < len(stored) or sorted(own) != sorted(stored):
+            detail = f'of "{feature.name}" are {listed(own, 20)}, but the model was trained on {shown}'
             faults.append(Fault(f"/features/{j}/categories", f"{detail}; they must be the same, in any order"))
             continue
-        codes[j] = np.array([*(list(listed).index(text) for text in own), np.nan], dtype=float)
+        codes[j] = np.array([*(list(stored).index(text) for text in own), np.nan], dtype=float)
     silent = [space.features[j].name for j in sorted(asked) if j not in categories and j in codes]
     note = (
         f"The file does not name the categories of {', '.join(silent)}: their codes are taken to be their positions in "
@@ -185,11 +186,6 @@ def with_codes(
     )
     notes = (note,) if silent and manifest.file.codes != "numbers" else ()
     return replace(taken, codes=codes, notes=notes), faults
-
-
-def _quoted(texts: Sequence[str]) -> str:
-    shown = ", ".join(f'"{text}"' for text in texts[:20])
-    return shown + (f" and {len(texts) - 20} more" if len(texts) > 20 else "")
 
 
 def most_codes(space: FeatureSpace, j: int) -> int:

@@ -58,9 +58,7 @@ class Answer:
 class Wire:
     """Connections to one host; nothing is opened before the first request. Requests wait for each other.
 
-    Parameters
-    ----------
-    url : address for POST, covered by `host`
+    `url` is the address for POST, covered by `host`.
     """
 
     def __init__(self, url: str, host: RemoteHost, headers: Mapping[str, str]) -> None:

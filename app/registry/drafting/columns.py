@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from app.recourse.features import ABSENT, ABSENT_NUMBERS, LARGEST, DecimalMark, Written, plain_numbers, written
 from app.recourse.features.encoding import TAIL
@@ -81,6 +81,12 @@ class Column:
         assert self.numbers is not None
         values = self.numbers[~np.isnan(self.numbers)]
         return values[~np.isin(values, self.codes)]
+
+    def sides(self, has: Bool[np.ndarray, "n"]) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "m"]]:
+        """The quantities of the records that have something, and of the others."""
+        assert self.numbers is not None
+        known = ~np.isnan(self.numbers) & ~np.isin(self.numbers, self.codes)
+        return self.numbers[known & has], self.numbers[known & ~has]
 
     @property
     def whole(self) -> bool:

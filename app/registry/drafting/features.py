@@ -279,10 +279,8 @@ def terms_question(found: FeatureDraft) -> Question | None:
 
 def _means(column: Column, outcome: Outcome) -> tuple[float, float]:
     """What a number is on average with the favourable outcome, and with the other one."""
-    assert column.numbers is not None
-    known = ~np.isnan(column.numbers) & ~np.isin(column.numbers, column.codes)
-    good, bad = (column.numbers[known & side] for side in (outcome.favourable, ~outcome.favourable))
-    return tuple(float(side.mean()) if side.size else math.nan for side in (good, bad))  # type: ignore[return-value]
+    good, bad = (float(side.mean()) if side.size else math.nan for side in column.sides(outcome.favourable))
+    return good, bad
 
 
 def doubted(found: FeatureDraft, column: Column, outcome: Outcome) -> str:

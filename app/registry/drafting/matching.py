@@ -5,15 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.errors import ModelRefused
+from app.registry import printable
 from app.registry.drafting.columns import Column
 
 SEPARATORS = ("=", "__", "_", ".", ":", "-", " ", "|")
 """Between a column and its level in the name of an encoded column."""
 
 MISSING_MARKS = frozenset({"missing", "isna", "is_na", "is_missing", "nan", "na", "null"})
-
-LISTED = 8
-"""Names in a sentence; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +75,8 @@ def match_width(width: int, columns: Mapping[str, Column], model: str) -> list[S
 
 
 def listed(names: Sequence[str]) -> str:
-    """Some names, and how many more."""
-    more = len(names) - LISTED
-    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")
+    """The first names, and the number of the others."""
+    return printable.listed(names, 8, quote="")
 
 
 def _source_of(column: Column, pairs: bool) -> Source:

@@ -157,11 +157,10 @@ def signs(columns: Mapping[str, Column], has: Bool[np.ndarray, "n"]) -> list[tup
         sign = next((one for one in SIGNS if re.search(rf"(^|_)({one[2]})(_|$)", plain_name(name))), None)
         if sign is None or column.numbers is None or column.constant:
             continue
-        known = ~np.isnan(column.numbers) & ~np.isin(column.numbers, column.codes)
-        with_it, without = column.numbers[known & has], column.numbers[known & ~has]
+        with_it, without = column.sides(has)
         if not len(with_it) or not len(without):
             continue
-        apart = float((with_it.mean() - without.mean()) / (column.numbers[known].std() or 1.0))
+        apart = float((with_it.mean() - without.mean()) / (column.known.std() or 1.0))
         if abs(apart) >= PLAIN and (sign[0] not in found or abs(apart) > abs(found[sign[0]][2])):
             words = sign[0] if apart > 0.0 else _less(sign[0])
             found[sign[0]] = (words, name, sign[1] * apart, float(with_it.mean()), float(without.mean()))

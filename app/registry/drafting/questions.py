@@ -43,7 +43,7 @@ class Question:
     @property
     def flags(self) -> str:
         """The flags of the command line that answer the question."""
-        given = [f"{self.flag} {_quoted(one)}" if self.flag else f"--answer {_quoted(f'{self.name}={one}')}"
+        given = [f"{self.flag} {shlex.quote(one)}" if self.flag else f"--answer {shlex.quote(f'{self.name}={one}')}"
                  for one in self.allowed or ("NUMBER",)]  # fmt: skip
         return " or ".join(given)
 
@@ -205,11 +205,6 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return value if abs(value) < float("inf") else None
-
-
-def _quoted(text: str) -> str:
-    """A text as a shell takes it."""
-    return shlex.quote(text)
 
 
 def _flow(text: str) -> str:

@@ -32,10 +32,8 @@ RATIO = re.compile(r"(^|_)(percent|pct|ratio|share|rate|dti|pti|lti|ltv|per|to|b
 def combine(features: Sequence[FeatureDraft], columns: Mapping[str, Column], *, exact: bool) -> None:
     """Mark ratios and sums of two features as derived from them.
 
-    Parameters
-    ----------
-    exact : whether scores will be compared: a formula does not round, so a ratio that the records have rounded then
-        stays a column of its own, and nobody is advised to change what it follows from
+    With `exact`, scores will be compared: a formula does not round, so a ratio that the records have rounded then stays
+    a column of its own, and nobody is advised to change what it follows from.
     """
     numbers = [
         feature for feature in features

@@ -30,16 +30,10 @@ PERCENT = "percent"
 def columns_of(
     records: Records, facts: ModelFacts, questions: Questions, *, left_out: Collection[str | None], scored: bool
 ) -> dict[str, Column]:
-    """The columns that may be features, by name.
+    """The columns that may be features, by name: all but the label and those that are no features (`left_out`).
 
-    Parameters
-    ----------
-    left_out : names of the label and of columns that are no features
-    scored : whether the lender's scores will show what the model takes for a percentage
-
-    Raises
-    ------
-    ModelRefused : a column of numbers has other texts, or the table has two decimal marks
+    Where the model was `scored`, its scores will show what it takes for a percentage. Raises `ModelRefused` where a
+    column of numbers has other texts, or the table has two decimal marks.
     """
     levels = {
         name: {level for level in facts.levels.get(name, ()) if level is not None}
