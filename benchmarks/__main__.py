@@ -33,6 +33,7 @@ from benchmarks import (
     start,
     tables,
     traces,
+    walk,
     ways,
 )
 
@@ -63,6 +64,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "backtest": backtest.table,
     "records": records.table,
     "rules": rules.table,
+    "walk": walk.table,
     "ways": ways.table,
     "pipelines": pipelines.table,
     "formats": formats.table,
