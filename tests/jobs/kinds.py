@@ -8,7 +8,7 @@ from typing import Any
 
 from app.errors import InvalidRecord
 from app.jobs.kinds import JOB_KINDS, JobKind, batch_job
-from app.pool.child import Progress
+from app.pool.serve import Progress
 from app.registry.ref import Store
 
 WORK_S = 0.05

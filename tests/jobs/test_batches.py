@@ -277,7 +277,9 @@ def test_a_batch_has_limits(start: Start) -> None:
     problem(server.client.post(PATH, content=more, headers=headers), 413, "body-too-large")
 
 
-def test_progress_is_told_and_a_batch_can_be_cancelled(start: Start, ledger: Path) -> None:
+def test_a_batch_that_is_cancelled_says_how_far_it_was_and_which_promises_it_had_recorded(
+    start: Start, ledger: Path
+) -> None:
     server = start(TEST_LEDGER=str(ledger)).ready()
     address = submit(server, rows(600))
     until(lambda: server.job(address)["progress"]["done"] > 0, within_s=PATIENCE_S)
@@ -290,10 +292,15 @@ def test_progress_is_told_and_a_batch_can_be_cancelled(start: Start, ledger: Pat
     after = submit(server, rows(3))
     assert len(lines(server, after)) == 3
     assert len(ledger.read_text().splitlines()) <= computed + 2, "one that had begun, and the other batch"
-    problem(server.client.get(f"{address}/results"), 409, "job-cancelled")
-    assert [job["id"] for job in server.client.get("/jobs").json()["jobs"]] == [
-        one.rpartition("/")[2] for one in (after, address)
-    ]
+    name = address.rpartition("/")[2]
+    detail = problem(server.client.get(f"{address}/results"), 409, "job-cancelled")["detail"]
+    assert detail.endswith(f"GET /recourse?job={name} lists what it had recorded.")
+    assert [job["id"] for job in server.client.get("/jobs").json()["jobs"]] == [after.rpartition("/")[2], name]
+    given = server.client.get("/recourse", params={"job": name, "limit": 200}).json()["recourse"]
+    references = {one["reference"] for one in given}
+    assert LEAST <= len(references) == len(given)
+    assert references <= {f"case-{i}" for i in range(600)}
+    assert server.client.get(f"/recourse/{given[0]['id']}").json()["reference"] == given[0]["reference"]
 
 
 def each_exactly_once(server: Server, address: str, applicants: list[dict[str, Any]]) -> None:

@@ -305,7 +305,7 @@ def test_who_waits_is_let_go_when_the_service_stops(tmp_path: Path) -> None:
         async with jobs(tmp_path) as queue:
             job = await queue.submit("hold", {}, timeout_s=1.0)
             waiting = asyncio.create_task(queue.wait(job.id, 200.0))
-            followed = queue.watch(job)
+            followed = queue.followers.follow(job)
             assert await anext(followed) == job
             queue.stop_waiting()
             async with asyncio.timeout(5):

@@ -1,28 +1,26 @@
 """Several workers on one database: they share the work, and finish what a dead one had begun."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from app.errors import InvalidRecord
-from app.jobs.executor import Executor, as_computed, kept_nowhere, only_failed
 from app.jobs.ids import new_id
 from app.jobs.job import JobStatus
 from app.jobs.lines import GROUP
 from app.jobs.records import Part, Records
-from app.jobs.tables import metadata
 from app.pool import pool as pool_module
 from app.pool.pool import Pool
-from app.registry.ref import Store
-from app.store.engine import open_engine
 from tests.conftest import until
 from tests.jobs.kinds import KINDS
 from tests.jobs.serving import Server, drop_connections
 from tests.jobs.test_batches import each_exactly_once, in_the_middle, many, submit
+from tests.jobs.test_executor import new_executor, records
 from tests.processes import lane_children
 from tests.servers import StartWorker
+
+__all__ = ["records"]
 
 
 def test_what_a_dead_worker_had_begun_is_finished_by_another(cluster: tuple[Server, StartWorker], ledger: Path) -> None:
@@ -58,14 +56,6 @@ def test_workers_that_lose_their_connections_keep_their_names(
     assert not one.lines("executor-id-lost") + two.lines("executor-id-lost")
 
 
-@pytest.fixture
-def records(tmp_path: Path) -> Iterator[Records]:
-    engine = open_engine(f"sqlite:///{tmp_path}/jobs.sqlite")
-    metadata.create_all(engine)
-    yield Records(engine, lambda *_: None)
-    engine.dispose()
-
-
 @pytest.mark.slow
 def test_a_worker_that_takes_too_many_jobs_lets_them_wait(
     records: Records, ledger: Path, monkeypatch: pytest.MonkeyPatch
@@ -80,7 +70,7 @@ def test_a_worker_that_takes_too_many_jobs_lets_them_wait(
 
     async def work() -> None:
         lane = Pool("test", 1)
-        executor = new_executor(lane, records)
+        executor = new_executor(records, lane=lane, kinds=KINDS)
         try:
             async with asyncio.timeout(60):
                 taken = [asyncio.ensure_future(executor.compute(name, 0, None, single=True)) for name in names]
@@ -114,19 +104,9 @@ def test_rows_that_need_no_answer_any_more_are_no_longer_computed(records: Recor
         try:
             async with asyncio.timeout(60):
                 with pytest.raises(InvalidRecord):
-                    await new_executor(lane, records)._lines(part)
+                    await new_executor(records, lane=lane, kinds=KINDS)._lines(part)
                 assert lane.state().ended == {"cancelled": 1}
         finally:
             await lane.close()
 
     asyncio.run(work())
-
-
-def new_executor(lane: Pool, records: Records) -> Executor:
-    async def stop_nobody(_job_id: str) -> None:
-        """Nothing else is computed."""
-
-    return Executor(
-        lane=lane, store=Store(root=""), kinds=KINDS, records=records, stop_others=stop_nobody, finish=as_computed,
-        fail=only_failed, keep=kept_nowhere, ended=lambda _job: None,
-    )  # fmt: skip
