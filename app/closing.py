@@ -1,10 +1,27 @@
 """Pauses that end when the service stops."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+
+FIRST_PAUSE_S = 1.0
+"""Pause after a first attempt that failed; doubles up to `LONGEST_PAUSE_S`."""
+
+LONGEST_PAUSE_S = 15.0
 
 
 async def pause(closing: asyncio.Event, seconds: float) -> None:
     """Wait; less if the service stops meanwhile."""
     with suppress(TimeoutError):
         await asyncio.wait_for(closing.wait(), seconds)
+
+
+async def persist(attempt: Callable[[], Awaitable[bool]], closing: asyncio.Event) -> bool:
+    """Attempt something until it succeeds, once at least; false if the service stops first."""
+    pause_s = FIRST_PAUSE_S
+    while not await attempt():
+        await pause(closing, pause_s)
+        if closing.is_set():
+            return False
+        pause_s = min(2.0 * pause_s, LONGEST_PAUSE_S)
+    return True

@@ -31,7 +31,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from app.pool.child import die_with
+from app.pool.serve import die_with
 
 ROOT = Path(__file__).parents[1]
 

@@ -25,7 +25,7 @@ import pytest
 from app.jobs.ids import new_id
 from app.ledger.entries import entry_of
 from app.ledger.ledger import Ledger
-from app.questions.answers import Frame, identity
+from app.questions.frame import Frame, identity
 from app.questions.question import Question, request_of
 from app.questions.use_cases import answer as answer_of
 from app.recourse.actions.constraints import Constraints

@@ -11,7 +11,7 @@ from app.jobs.job import Job, JobStatus
 from app.jobs.kinds import AUDIT
 from app.jobs.schema import JobAnswer
 from app.questions.answers import encoded
-from app.questions.detail import shown
+from app.questions.encoded_answer import shown
 from app.service import Service
 from app.store.timestamps import timestamp
 

@@ -39,7 +39,7 @@ class Prefer:
 
     @classmethod
     def parse(cls, header: str) -> "Prefer":
-        """The preferences in a header; of one that is named twice, the first counts."""
+        """The preferences in a header; the first value of a preference that is named twice counts."""
         found: dict[str, str] = {}
         position = 0
         while position < len(header) and (match := _PREFERENCE.match(header, position)):

@@ -189,7 +189,7 @@ def to_record(record: type[Record], request: BaseModel) -> Record:
 
 @cache
 def _default(record: type[Any]) -> Any:
-    """A record as a request leaves it to its defaults; shared, as it is frozen."""
+    """A record with all its defaults. Requests share it, since it is frozen."""
     return _READERS[record][0].validate_python({})
 
 

@@ -4,7 +4,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -324,17 +324,19 @@ def _answer(
         if one.kept is not None
         for promise, kept in zip(one.promises, one.kept, strict=True)
     ]
-    pairs = [(promise.method, promise.promised, kept) for promise, kept in asked]
+    pairs = [(promise.promised, kept) for promise, kept in asked]
+    by_method: defaultdict[str, list[tuple[float, bool]]] = defaultdict(list)
+    for promise, kept in asked:
+        by_method[promise.method].append((promise.promised, kept))
     versions = tuple(_version(one) for one in checked)
     found = [(model.name, corrections[model.version]) for model in answering]
     rehearsed = next((record for model in answering if (record := read_record(model.directory))), None)
     return CalibrationAnswer(
         model=model_id,
-        **_kept([(promised, kept) for _, promised, kept in pairs]),
-        bins=_bins([(promised, kept) for _, promised, kept in pairs]),
+        **_kept(pairs),
+        bins=_bins(pairs),
         methods=tuple(
-            _method(name, [(promised, kept) for method, promised, kept in pairs if method == name])
-            for name in sorted({method for method, _, _ in pairs})
+            MethodCalibration(method=name, **_kept(own), bins=_bins(own)) for name, own in sorted(by_method.items())
         ),
         under=tuple(
             _under(under, [one for one in asked if one[0].under == under])
@@ -345,20 +347,12 @@ def _answer(
         pending=sum(one.pending for one in versions),
         unchecked=sum(one.unchecked for one in versions),
         left_out=left_out,
-        correction=next((_described(name, one) for name, one in found if one is not None), None),
+        correction=next(
+            (CalibrationCorrection(model=name, **asdict(one)) for name, one in found if one is not None), None
+        ),
         backtest=() if rehearsed is None else rehearsed.backtest,
         backtest_detail=None if rehearsed is None else rehearsed.no_backtest,
     )
-
-
-def _described(name: str, found: Calibration) -> CalibrationCorrection:
-    return CalibrationCorrection(
-        model=name, told=found.told, by=found.by, promises=found.promises, retrainings=found.retrainings
-    )
-
-
-def _method(name: str, pairs: Sequence[tuple[float, bool]]) -> MethodCalibration:
-    return MethodCalibration(method=name, **_kept(pairs), bins=_bins(pairs))
 
 
 def _under(under: Literal["stress", "same"] | None, asked: Sequence[tuple[Promise, bool]]) -> UnderCalibration:
@@ -390,12 +384,8 @@ def _kept(pairs: Sequence[tuple[float, bool]]) -> dict[str, Any]:
         return {"promises": 0, "mean_told": None, "kept": None, "interval": None}
     promised, kept = np.array(pairs, dtype=float).T
     hits, count = int(kept.sum()), len(pairs)
-    return {
-        "promises": count,
-        "mean_told": float(promised.mean()),
-        "kept": hits / count,
-        "interval": clopper_pearson(hits, count),
-    }
+    interval = clopper_pearson(hits, count)
+    return {"promises": count, "mean_told": float(promised.mean()), "kept": hits / count, "interval": interval}
 
 
 def _bins(pairs: Sequence[tuple[float, bool]]) -> tuple[CalibrationBin, ...]:

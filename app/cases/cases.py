@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -33,9 +32,8 @@ from app.letters.letter import version_of
 from app.letters.notices import Notices
 from app.models.models import Models
 from app.questions.answers import Json, ModelVersion, encoded, plain
-from app.questions.question import Question
+from app.questions.question import Question, Terms
 from app.questions.questions import Questions
-from app.questions.terms import Terms
 from app.questions.use_cases import RECOURSE
 from app.recourse.result import Status
 from app.registry.artifact import Format
@@ -53,33 +51,6 @@ MOST_LATER = 10
 """Later versions that a case file asks, the newest ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sending:
-    """That a letter was sent."""
-
-    channel: Channel
-    sent_at: datetime | None = None
-    """Now, if absent."""
-    addressee: tuple[str, ...] = ()
-    language: str | None = None
-    """The operator's default, if absent."""
-    text: str | None = None
-    """What was sent, where it is not the letter of the service."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewing:
-    """A second look."""
-
-    by: str
-    reason: str
-    corrections: Mapping[str, Any] = field(default_factory=dict)
-    """Values by feature."""
-    model: str | None = None
-    """The version that is asked; the newest active one, if absent."""
-    decision: Outcome | None = None
-
-
 class Cases:
     """Letters, reviews and case files; all of them only for who may see the recourse.
 
@@ -95,37 +66,48 @@ class Cases:
         self._questions = questions
         self._models = models
 
-    async def send(self, recourse_id: str, sending: Sending) -> bytes:
-        """Record a letter as sent; the letter as it is recorded.
+    async def send(
+        self, recourse_id: str, *, channel: Channel, sent_at: datetime | None = None, addressee: tuple[str, ...] = (),
+        language: str | None = None, text: str | None = None,
+    ) -> bytes:  # fmt: skip
+        """Record a letter as sent. Returns the recorded letter, as JSON.
+
+        Parameters
+        ----------
+        sent_at : now, if absent
+        language : the operator's default, if absent
+        text : what was sent, where it is not the letter of the service
 
         Raises
         ------
         NoticeIncomplete and others : as `Notices.notice`; nothing is recorded then
-        InvalidRequest : it was sent before the answer, or will be
+        InvalidRequest : it was sent before the answer, or will be; or it has both a text and a language
         """
+        if text is not None and language is not None:
+            raise InvalidRequest(faults=[Fault("/text", "is instead of a letter in a language: give one of them")])
         record = await self._given.find(recourse_id)
         personal_data(record)
         now = datetime.now(UTC)
-        at = sending.sent_at or now
+        at = sent_at or now
         if not datetime.fromisoformat(record.entry.at) <= at <= now + AHEAD:
             raise InvalidRequest(faults=[Fault("/sent_at", "must be after the answer, and not in the future")])
-        language, text, page = None, sending.text, None
+        page = None
         if text is None:
             templates = self._notices.templates
-            language = sending.language or templates.default
+            language = language or templates.default
             if language not in templates.letters:
                 known = ", ".join(templates.letters)
                 raise InvalidRequest(faults=[Fault("/language", f"must be one of {known}")])
-            notice = await self._notices.notice(recourse_id, language, addressee=sending.addressee)
+            notice = await self._notices.notice(recourse_id, language, addressee=addressee)
             text, page = templates.text(notice), templates.html(notice)
         letter = SentLetter(
             id=new_id("let"),
             recourse=recourse_id,
-            channel=sending.channel,
+            channel=channel,
             sent_at=timestamp(at),
             recorded_at=timestamp(now),
             recorded_by=asking_id(),
-            addressee=sending.addressee,
+            addressee=addressee,
             language=language,
             text=text,
             page=page,
@@ -140,29 +122,39 @@ class Cases:
                 return found
         raise UnknownRecourse("There is no such letter about this recourse.")
 
-    async def review(self, recourse_id: str, reviewing: Reviewing) -> bytes:
-        """Record a second look; corrected data are asked about before. The review as it is recorded.
+    async def review(
+        self, recourse_id: str, *, by: str, reason: str, corrections: Mapping[str, Any], model: str | None = None,
+        decision: Outcome | None = None,
+    ) -> bytes:  # fmt: skip
+        """Ask the model about corrected data, and record a second look. Returns the recorded review, as JSON.
 
-        Raises as `Questions.ask` where data are corrected; nothing is recorded then.
+        Raises `InvalidRequest` without corrections and decision, and as `Questions.ask` where data are corrected;
+        nothing is recorded then.
+
+        Parameters
+        ----------
+        corrections : values by feature
+        model : the version that is asked; the newest active one, if absent
         """
+        if not corrections and decision is None:
+            raise InvalidRequest(faults=[Fault("", "a review has corrections, a decision, or both")])
         record = await self._given.find(recourse_id)
-        asked = None if not reviewing.corrections else await self._asked_again(record, reviewing)
+        asked = None if not corrections else await self._asked_again(record, corrections, model)
         personal_data(record)
         review = Review(
             id=new_id("rev"),
             recourse=recourse_id,
-            by=reviewing.by,
-            reason=reviewing.reason,
+            by=by,
+            reason=reason,
             recorded_at=timestamp(datetime.now(UTC)),
             recorded_by=asking_id(),
-            corrections=reviewing.corrections,
+            corrections=corrections,
             asked=asked,
-            decision=reviewing.decision,
+            decision=decision,
         )
         facts = {} if asked is None else plain(asked.model)
         facts = {name: facts.get(key) for name, key in (("model", "id"), ("version", "version"), ("sha256", "sha256"))}
-        decision = None if review.decision is None else review.decision.value
-        return await self._recorded(Kind.REVIEWED, review, status=decision, **facts)
+        return await self._recorded(Kind.REVIEWED, review, status=decision and decision.value, **facts)
 
     async def file(self, recourse_id: str) -> CaseFile:
         """All that is known of a recourse. Models are asked for reasons, and whether later versions keep its ways."""
@@ -208,9 +200,9 @@ class Cases:
         )
         return personal_data(await self._ledger.ask(lambda ledger: ledger.add(new))).answer
 
-    async def _asked_again(self, record: Record, reviewing: Reviewing) -> AskedAgain:
+    async def _asked_again(self, record: Record, corrections: Mapping[str, Any], name: str | None) -> AskedAgain:
         answer, request = await self._given.asked(record.entry.id)
-        model = self._models.version(str(record.entry.model), reviewing.model)
+        model = self._models.version(str(record.entry.model), name)
         # What follows from others follows from the corrected ones.
         sent = {one.name for one in model.space.schema if one.derived is None}
         applicant = {name: value for name, value in request["applicant"].items() if name in sent}
@@ -219,7 +211,7 @@ class Cases:
             record="corrections",
         )  # fmt: skip
         question = Question.from_json(request["question"])
-        found = json.loads(await self._questions.ask(RECOURSE, question, {**applicant, **reviewing.corrections}, terms))
+        found = json.loads(await self._questions.ask(RECOURSE, question, {**applicant, **corrections}, terms))
         factual = found["factual"]
         return AskedAgain(
             id=found["id"],

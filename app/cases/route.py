@@ -67,7 +67,7 @@ async def record_notice(
     It is on disk before it is returned: print and send what this returns. The chain covers it; it is erased with the
     recourse.
     """
-    return Response(await service.cases.send(recourse_id, request.sending()), media_type=JSON)
+    return Response(await service.cases.send(recourse_id, **dict(request)), media_type=JSON)
 
 
 @router.get(
@@ -111,7 +111,7 @@ async def create_review(
     Asked again is the same question about the corrected record, of the newest active version unless one is named. Its
     answer is recourse of its own, under the same reference.
     """
-    return Response(await service.cases.review(recourse_id, request.reviewing()), media_type=JSON)
+    return Response(await service.cases.review(recourse_id, **dict(request)), media_type=JSON)
 
 
 @router.get(

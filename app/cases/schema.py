@@ -9,8 +9,6 @@ from app.api.described import describe
 from app.api.strict import FEW, MOST_ENTRIES, Moment, Strict
 from app.cases import case
 from app.cases.case import Channel, Outcome
-from app.cases.cases import Reviewing, Sending
-from app.errors import Fault, InvalidRequest
 from app.ledger.schema import ModelChoice
 from app.models.schema import Values
 from app.questions.schema import printable
@@ -51,12 +49,6 @@ class NoticeRequest(Strict):
     text: Letter | None = None
     """What was sent, where that is not the letter as the service writes it."""
 
-    def sending(self) -> Sending:
-        """What is recorded. Raises `InvalidRequest`."""
-        if self.text is not None and self.language is not None:
-            raise InvalidRequest(faults=[Fault("/text", "is instead of a letter in a language: give one of them")])
-        return Sending(**dict(self))
-
 
 class ReviewRequest(Strict):
     """A second look at a case: corrected data, a decision by a person, or both."""
@@ -71,12 +63,6 @@ class ReviewRequest(Strict):
     """The active version that is asked again; the newest one of the model that answered if absent."""
     decision: Outcome | None = None
     """What the person decided about the application, whatever the model says."""
-
-    def reviewing(self) -> Reviewing:
-        """What is recorded. Raises `InvalidRequest`."""
-        if not self.corrections and self.decision is None:
-            raise InvalidRequest(faults=[Fault("", "a review has corrections, a decision, or both")])
-        return Reviewing(**dict(self))
 
 
 SentLetter: Any = describe(case.SentLetter)

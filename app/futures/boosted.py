@@ -299,7 +299,7 @@ class LightgbmRecipe(_BoostedRecipe):
 
 
 def lightgbm_parameters(text: str) -> Tuned:
-    """Parameters of training that the text of a LightGBM model states; of one that states none, what its trees show."""
+    """Parameters of training that the text of a LightGBM model states, or that its trees show if it states none."""
     head, _, tail = text.partition("\nend of trees")
     rounds = head.count("\nTree=")
     stated: dict[str, Any] = {key: _value(key, value) for key, value in _PARAMETER.findall(tail) if key in STATED}

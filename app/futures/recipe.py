@@ -64,6 +64,10 @@ class RecipeOfOneManifest:
         """Contract in `Recipe`."""
         return self.described
 
+    def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
+        """Nothing, where a recipe has nothing to find out. Contract in `Recipe`."""
+        return {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:

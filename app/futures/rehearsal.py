@@ -7,7 +7,7 @@ last one. All sets are installed together, at the end, in one step; until then w
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -52,8 +52,6 @@ CONTRARY = 0.5
 
 EXAMINED = 20_000
 """Records on which a model is examined, at most."""
-
-NOT_TRAINED = "Models that are there already cannot be trained on the records before a date."
 
 ENOUGH = 10
 """Models of which more than half may not be dropped."""
@@ -210,7 +208,7 @@ class _Rehearsal:
         if time is None:
             return None, None
         if self.spec.source == "supplied":
-            return None, NOT_TRAINED
+            return None, "Models that are there already cannot be trained on the records before a date."
         days, faults = read_dates(self.path, time.column)
         if faults:
             return None, RecourseError("The dates of the records cannot be read.", faults=faults).sentence
@@ -243,8 +241,7 @@ class _Rehearsal:
 
     def _make(self, indices: Sequence[int]) -> Iterator[tuple[int, Check]]:
         began = time.monotonic()
-        choices = self.choices
-        drawn = [sample(self.records, choices.records, choices.seed, i, self._weights(i)) for i in indices]
+        drawn = [sample(self.records, self.choices.records, self.choices.seed, i, self._weights(i)) for i in indices]
         contents = self.recipe.make(self.records, drawn, self.spec.tuned)
         seconds = (time.monotonic() - began) / len(indices)
         for one, content in zip(drawn, contents, strict=True):
@@ -277,12 +274,12 @@ class _Rehearsal:
         return Check(auc=auc, agreement=float(alike.mean()), dropped=dropped, seconds=seconds)
 
     def _refuse_chance(self, checks: dict[int, Check]) -> None:
-        plain = self.spec.search + self.spec.held_back
-        checks = {i: check for i, check in checks.items() if i < plain}
-        dropped = sum(check.dropped for check in checks.values())
-        if len(checks) >= min(ENOUGH, self.spec.search + self.spec.held_back) and 2 * dropped > len(checks):
+        made = self.spec.search + self.spec.held_back
+        plain = [check for i, check in checks.items() if i < made]
+        dropped = sum(check.dropped for check in plain)
+        if len(plain) >= min(ENOUGH, made) and 2 * dropped > len(plain):
             raise RehearsalFailed(
-                f"{dropped} of {len(checks)} future models are no better than chance on records that they have not "
+                f"{dropped} of {len(plain)} future models are no better than chance on records that they have not "
                 "seen, or give no finite output."
             )
 
@@ -303,13 +300,12 @@ class _Rehearsal:
                 "does the label say 1 for the favourable outcome?"
             )
         compared = self._compared(packed / "held_back", sets["held_back"], checks)
+        digests = [pair for one in sets.values() for pair in sorted(one.digests.items())]
         record = FuturesRecord(
             created_at=datetime.now(UTC),
-            name=_name(sets.values()),
+            name=sha256(repr(digests).encode()).hexdigest()[:16],
             model_sha256=self.registered.sha256,
-            source=self.spec.source,
-            recipe=self.spec.recipe,
-            tuned=self.spec.tuned,
+            **self.spec.model_dump(include={"source", "recipe", "tuned"}),
             records=self.choices.records,
             data_sha256=self.data_sha256,
             labels=self.records.labels,
@@ -384,11 +380,6 @@ def area(scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> f
     if not np.isfinite(scores).all():
         return 0.0
     return CHANCE if favourable.all() or not favourable.any() else auc(scores, favourable)
-
-
-def _name(sets: Iterable[SetRecord]) -> str:
-    digests = [pair for one in sets for pair in sorted(one.digests.items())]
-    return sha256(repr(digests).encode()).hexdigest()[:16]
 
 
 def _replace(directory: Path, packed: Path, record: FuturesRecord) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import AwareDatetime, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as read_dataclass
 
 from app.errors import ModelRefused, ModelUnusable, RehearsalFailed
@@ -88,12 +88,7 @@ def asked_for(loaded: LoadedModel, choices: Choices, material: Material, data_sh
     """All that the models of a rehearsal follow from."""
     return {
         "model": loaded.registered.sha256,
-        "source": choices.source,
-        "records": choices.records,
-        "search": choices.search,
-        "held_back": choices.held_back,
-        "stress": choices.stress if isinstance(choices.stress, str) else [asdict(one) for one in choices.stress],
-        "seed": choices.seed,
+        **TypeAdapter(Choices).dump_python(choices, mode="json"),
         "time": None if loaded.registered.manifest.time is None else loaded.registered.manifest.time.column,
         "command": material.command,
         "folder": None if material.folder is None else str(material.folder.resolve()),

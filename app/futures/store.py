@@ -9,7 +9,7 @@ In the directory of a version:
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -164,6 +164,13 @@ def can_have_futures(model: RegisteredModel) -> bool:
     return manifest.label is not None and manifest.futures.source != "none" and not model.distrusted
 
 
+READY = (
+    "status", "source", "search", "held_back", "agreement", "recipe", "advice", "records", "labels", "stress",
+    "strengths", "dropped", "created_at", "detail",
+)  # fmt: skip
+"""What `status` says of models that are there; null of others, but for status and detail."""
+
+
 def status(model: RegisteredModel) -> Json:
     """What is known about the future models of a version, without loading any.
 
@@ -188,31 +195,14 @@ def status(model: RegisteredModel) -> Json:
             "created_at": found.created_at.isoformat(),
             "detail": None,
         }
-    nothing = dict.fromkeys(
-        (
-            "source",
-            "search",
-            "held_back",
-            "agreement",
-            "recipe",
-            "advice",
-            "records",
-            "labels",
-            "stress",
-            "strengths",
-            "dropped",
-            "created_at",
-        )
-    )
-    partial = model.directory / PARTIAL
-    failed = failure(model)
-    if failed is not None:
-        return {"status": "failed", **nothing, "detail": failed}
-    if partial.exists():
-        return {"status": "pending", **nothing, "detail": None}
-    if found is not None or _may_exist(model.directory / FUTURES / RECORD):
-        return {"status": "failed", **nothing, "detail": "the files of the future models are damaged"}
-    return {"status": "none", **nothing, "detail": None}
+    state, detail = "none", failure(model)
+    if detail is not None:
+        state = "failed"
+    elif (model.directory / PARTIAL).exists():
+        state = "pending"
+    elif found is not None or _may_exist(model.directory / FUTURES / RECORD):
+        state, detail = "failed", "the files of the future models are damaged"
+    return {**dict.fromkeys(READY), "status": state, "detail": detail}
 
 
 def _may_exist(path: Path) -> bool:
@@ -274,11 +264,6 @@ def _damage(model: RegisteredModel, record: FuturesRecord) -> bool:
 # --- loading ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    futures: Futures | None
-
-
 def load_futures(model: RegisteredModel) -> Futures | None:
     """The future models of a version; None where there are none, or none that can be used, which is logged.
 
@@ -289,7 +274,7 @@ def load_futures(model: RegisteredModel) -> Futures | None:
     futures = None
     if found is not None:
         key = ("futures", model.directory, found)
-        futures = kept(key, lambda: _Loaded(_load(model)), name=model.name, size=lambda _: _size(model)).futures
+        futures = kept(key, lambda: _load(model), name=model.name, size=lambda _: _size(model))
     if futures is None or (calibration := read_calibration(model.directory)) is None:
         return futures
     return replace(futures, calibration=calibration)

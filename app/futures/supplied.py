@@ -34,10 +34,6 @@ class SuppliedRecipe(RecipeOfOneManifest):
         super().__init__(model, model.registered.manifest)
         self.paths = _found(model, folder)
 
-    def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """Nothing. Contract in `Recipe`."""
-        return {}
-
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:  # noqa: ARG002
         """The files. Contract in `Recipe`."""
         try:

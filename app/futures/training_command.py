@@ -59,10 +59,6 @@ class CommandRecipe(RecipeOfOneManifest):
         self.timeout_s = timeout_s
         self._table: Table | None = None
 
-    def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """Nothing. Contract in `Recipe`."""
-        return {}
-
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:  # noqa: ARG002
         """What the command wrote. Contract in `Recipe`."""
         return [self._made(sample) for sample in samples]

@@ -121,10 +121,7 @@ async def _renewed(service: Service, attempt: Attempt) -> AsyncIterator[None]:
 
 
 async def _canonical(request: Request) -> bytes:
-    """The body, however its JSON was written; as it is where it is large or something else, whatever it says it is.
-
-    Of lines and tables their digest.
-    """
+    """The JSON of a small body in one spelling, the digest of lines and tables; else the body itself."""
     if media_type(request.headers) in (NDJSON, CSV):
         return (await asyncio.to_thread(hashlib.file_digest, await spooled(request), "sha256")).digest()
     if media_type(request.headers) != JSON or len(await request.body()) > READ_AT_ONCE:

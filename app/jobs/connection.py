@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
-from app.closing import pause
+from app.closing import pause, persist
 from app.errors import NotReady, RecourseError
 from app.jobs.executor import LOST, STORE
 from app.jobs.records import Records
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 P = ParamSpec("P")
-
-RETRY_S = 1.0
-"""Pause after the database could not be opened; doubles up to `LONGEST_RETRY_S`."""
-
-LONGEST_RETRY_S = 15.0
 
 PING_S = 3.0
 """The database must answer a check within this time."""
@@ -127,13 +122,7 @@ class Connection:
 
     async def open(self) -> bool:
         """Open the database, as often as that takes; False if the service stopped first."""
-        pause_s = RETRY_S
-        while not await self._try_to_open():
-            await pause(self.closing, pause_s)
-            if self.closing.is_set():
-                return False
-            pause_s = min(2.0 * pause_s, LONGEST_RETRY_S)
-        return True
+        return await persist(self._try_to_open, self.closing)
 
     async def watch(self) -> None:
         """Say that this process runs, and queue again what no process computes, until the service stops."""
@@ -205,8 +194,8 @@ class Connection:
         log.error("executor-id-lost", executor=self._presence.executor_id)
         self.fault = "The job store is being opened again."
         await asyncio.to_thread(self.shut)
-        while not self.closing.is_set() and not await self._try_to_open():
-            await pause(self.closing, RETRY_S)
+        if not self.closing.is_set():
+            await self.open()
 
     async def _try_to_open(self) -> bool:
         """Whether the database is open now; if not, the reason is in the log and in `fault`."""

@@ -59,27 +59,27 @@ class Followers:
         self._streams.pop(stream, None)
 
     async def follow(self, job: Job) -> AsyncGenerator[Job, None]:
-        """The job as it is, and again after each change, until it has ended or the service stops.
+        """Yields the job now and after each change, until it has ended or the service stops.
 
         Raises `UnknownJob` once it is deleted, and as `load`.
         """
         yield job
         if job.status.finished:
             return
-        told: asyncio.Queue[News] = asyncio.Queue(maxsize=1)
-        self._followed.setdefault(job.id, set()).add(told)
+        news: asyncio.Queue[News] = asyncio.Queue(maxsize=1)
+        self._followed.setdefault(job.id, set()).add(news)
         self._known.pop(job.id, None)
         self._pause_s = LOOK_S
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._look())
         try:
-            while not job.status.finished and (now := await told.get()) is not None:
+            while not job.status.finished and (now := await news.get()) is not None:
                 if isinstance(now, RecourseError):
                     raise now
                 if now != job:
                     yield (job := now)
         finally:
-            self._followed[job.id].discard(told)
+            self._followed[job.id].discard(news)
             if not self._followed[job.id]:
                 del self._followed[job.id]
 
@@ -101,9 +101,9 @@ class Followers:
             self._pause_s = max(self._pause_s / 2.0, LOOK_S) if changed else min(1.5 * self._pause_s, LONGEST_LOOK_S)
         self._tell(dict.fromkeys(self._followed))
 
-    def _tell(self, news: Mapping[str, News]) -> None:
-        for job_id, one in news.items():
-            for told in self._followed.get(job_id, ()):
-                if told.full():
-                    told.get_nowait()  # who is slow needs only the newest
-                told.put_nowait(one)
+    def _tell(self, changes: Mapping[str, News]) -> None:
+        for job_id, one in changes.items():
+            for news in self._followed.get(job_id, ()):
+                if news.full():
+                    news.get_nowait()  # who is slow needs only the newest
+                news.put_nowait(one)

@@ -94,24 +94,15 @@ class Job:
         error = row.error and RecourseError.from_dict(json.loads(row.error))
         status = JobStatus(row.status)
         counted = row.timeout_s is None and (status is JobStatus.SUCCEEDED or isinstance(error, NoRowAnswered))
+        same = ("id", "kind", "done", "total", "request_id", "about", "key", "model", "version", "detail", "parts")
         return cls(
-            id=row.id,
-            kind=row.kind,
+            **{name: getattr(row, name) for name in same},
             status=status,
-            done=row.done,
-            total=row.total,
             created_at=_moment(row.created_at),
             started_at=row.started_at and _moment(row.started_at),
             finished_at=row.finished_at and _moment(row.finished_at),
             error=error,
-            request_id=row.request_id,
             refused=row.refused if counted else None,
-            about=row.about,
-            key=row.key,
-            model=row.model,
-            version=row.version,
-            detail=row.detail,
-            parts=row.parts,
         )
 
 

@@ -7,7 +7,7 @@ database are opened in the background, so that requests without jobs are answere
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import aclosing, suppress
 from datetime import datetime
 from functools import partial
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from app.errors import JobCancelled, JobFinished, JobUnfinished, NotReady, UnknownJob
 from app.jobs.connection import Connection
 from app.jobs.executor import Executor, Fail, Finish, Keep, as_computed, kept_nowhere, only_failed
-from app.jobs.followers import Followers, Stream
+from app.jobs.followers import Followers
 from app.jobs.ids import ids_are_reserved, new_id
 from app.jobs.job import BATCH, JOB_ID, Job, JobStatus
 from app.jobs.kinds import JobKind
@@ -26,7 +26,6 @@ from app.keys.keys import asking, asking_id, may_see, seen_by
 from app.metrics import Metrics
 from app.observability import request_id
 from app.pool.pool import Pool
-from app.pool.turns import caller
 from app.questions.answers import Json
 from app.registry.ref import Store
 from app.settings import Settings
@@ -70,7 +69,7 @@ class Jobs:
         )  # fmt: skip
         self._connection = Connection(settings, self._new_worker)
         self._retention = Retention(self._connection, settings.jobs_days)
-        self._followers = Followers(self._load, self._connection.closing)
+        self.followers = Followers(self._load, self._connection.closing)
         self._opening: asyncio.Task[None] | None = None
         self._background: list[asyncio.Task[None]] = []
 
@@ -84,7 +83,7 @@ class Jobs:
             await asyncio.shield(self._opening)
 
     def stop_waiting(self) -> None:
-        """End every `wait` and `watch`: the service stops."""
+        """Let go of all who wait or follow: the service stops."""
         self._connection.closing.set()
 
     async def close(self) -> None:
@@ -199,25 +198,13 @@ class Jobs:
         return True
 
     async def wait(self, job_id: str, timeout_s: float) -> Job:
-        """The job once it has ended, or as it is after `timeout_s`."""
+        """Wait until the job has ended, or for `timeout_s`. Returns its state then."""
         job = await self.get(job_id)
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s), aclosing(self._followers.follow(job)) as states:
+            async with asyncio.timeout(timeout_s), aclosing(self.followers.follow(job)) as states:
                 async for now in states:
                     job = now
         return job
-
-    def watch(self, job: Job) -> AsyncGenerator[Job, None]:
-        """The job as it is, and again after each change, until it has ended or the service stops."""
-        return self._followers.follow(job)
-
-    def stream(self) -> Stream:
-        """An event stream more of the caller of this context, until `end_stream`. Raises `TooManyRequests`."""
-        return self._followers.stream(caller.get())
-
-    def end_stream(self, stream: Stream) -> None:
-        """Note that an event stream has ended."""
-        self._followers.end(stream)
 
     async def unfinished(self) -> dict[tuple[str, str], int]:
         """Number of unfinished jobs by kind and status. Raises `NotReady`."""
@@ -259,17 +246,9 @@ class Jobs:
                 await self.delete([job_id])
         model, _, version = payload.get("model", {}).get("name", "").partition("@")
         row = {
-            "id": job_id,
-            "kind": kind,
-            "payload": payload,
-            "timeout_s": timeout_s,
-            "request_id": request_id.get(),
-            "about": about,
-            "detail": detail,
-            "key": asking_id(),
-            "model": model or None,
-            "version": version or None,
-        }
+            "id": job_id, "kind": kind, "payload": payload, "timeout_s": timeout_s, "request_id": request_id.get(),
+            "about": about, "detail": detail, "key": asking_id(), "model": model or None, "version": version or None,
+        }  # fmt: skip
         children = 1 if rows is None else await self._connection.children()
         await self._connection.ask(records.submit, row, rows, children=children, closed=closed)
         return await self.get(job_id)

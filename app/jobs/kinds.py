@@ -10,9 +10,10 @@ from app.errors import ModelUnusable, RecourseError
 from app.jobs import lines as batch_lines
 from app.jobs.job import BATCH
 from app.models import tasks
-from app.pool.child import Progress
+from app.pool.serve import Progress
 from app.questions import recourse, use_cases
-from app.questions.answers import Frame, Json, identity, plain
+from app.questions.answers import Json, plain
+from app.questions.frame import Frame, identity
 from app.questions.question import Question
 from app.questions.use_cases import USE_CASES
 from app.recourse.problem import RecourseProblem

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 from app.errors import RecourseError
 from app.jobs.ids import new_id
-from app.questions.answers import Frame, Json, ModelVersion, encoded, plain, without_scores
+from app.questions.answers import Json, ModelVersion, encoded, plain, without_scores
+from app.questions.frame import Frame
 from app.questions.recourse import RecourseAnswer, out_of_time
 from app.recourse.models.score import PointScale
 from app.store.timestamps import timestamp

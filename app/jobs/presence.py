@@ -11,9 +11,9 @@ from typing import IO
 import sqlalchemy as sa
 
 from app.errors import NotReady
-from app.jobs.tables import changing, workers
+from app.jobs.tables import workers
 from app.settings import Settings
-from app.store.engine import writing
+from app.store.engine import changing, writing
 
 LOCK = "jobs.lock"
 

@@ -20,8 +20,9 @@ from app.errors import Erased, NoRowAnswered, RecourseError, UnknownJob
 from app.jobs.ids import first_id
 from app.jobs.job import UNFINISHED, Job, JobStatus
 from app.jobs.lines import GROUP, refused
-from app.jobs.tables import changing, jobs, parts
+from app.jobs.tables import jobs, parts
 from app.questions.answers import Json
+from app.store.engine import changing
 
 CHUNK = 240
 """Most rows of one part: about a second of work to repeat after a crash. A part costs up to 30 ms of its own, which is
@@ -78,7 +79,7 @@ class Records:
 
         Parameters
         ----------
-        job : the columns that tell one job from another
+        job : its columns, apart from status, counts and times
         rows : of a batch; in memory they are compressed
         children : how many are expected to compute them
         closed : whether a last part without rows follows, queued once the others are finished: it has their lines

@@ -29,7 +29,8 @@ from app.jobs.kinds import CLOSED, JOB_KINDS
 from app.jobs.lines import REFUSED, line_of, refusal
 from app.jobs.schema import JobAnswer, JobList
 from app.keys.scopes import Scope
-from app.questions.detail import shown
+from app.pool.turns import caller
+from app.questions.encoded_answer import shown
 from app.questions.use_cases import RECOURSE
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
@@ -200,7 +201,7 @@ def _line(job: Job, line: str) -> str:
 
 async def _followed(job_id: JobId, service: ServiceDep) -> tuple[Job, Stream]:
     # Asked before the stream begins, so that an unknown job is a 404, and a stream too many a 429.
-    return await service.jobs.get(job_id), service.jobs.stream()
+    return await service.jobs.get(job_id), service.jobs.followers.stream(caller.get())
 
 
 @router.get(
@@ -222,14 +223,14 @@ async def follow_job(
     """
     job, stream = followed
     try:
-        async with aclosing(service.jobs.watch(job)) as states:
+        async with aclosing(service.jobs.followers.follow(job)) as states:
             async for now in states:
                 event_id = _event_id(now)
                 if event_id != last_event_id or now.status.finished:
                     name = now.status.value if now.status.finished else "progress"
                     yield ServerSentEvent(data=described(now), event=name, id=event_id, retry=RECONNECT_MS)
     finally:
-        service.jobs.end_stream(stream)
+        service.jobs.followers.end(stream)
 
 
 def _event_id(job: Job) -> str:

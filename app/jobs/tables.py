@@ -1,8 +1,5 @@
 """The tables of the jobs, in the database of DBOS: what a job is, its parts, and the processes that compute them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import sqlalchemy as sa
 
 FILE = "jobs.sqlite"
@@ -70,10 +67,3 @@ workers = sa.Table(
     # When it last said that it runs: seconds since 1970, by the clock of the database.
     sa.Column("seen_s", sa.Float, nullable=False),
 )
-
-
-@contextmanager
-def changing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A transaction that writes; with PostgreSQL others may write other rows at the same time."""
-    with engine.connect().execution_options(writes=True) as connection, connection.begin():
-        yield connection

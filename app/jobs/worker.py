@@ -63,7 +63,7 @@ class Worker:
         _only_one.release()
 
     def interrupt(self, job_id: str) -> None:
-        """Stop computing a job that has ended immediately, as far as it is computed here."""
+        """Stop at once what this process computes of a job that has ended."""
         for name, running in list(self._running.items()):
             if name.startswith(f"{job_id}:"):
                 running.cancel()

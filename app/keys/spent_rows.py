@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from app.store.engine import changing
 from app.store.tables import spent_rows
 
 Spent = tuple[str, str]
@@ -28,7 +29,7 @@ class SpentRows:
     def spend(self, rows: Mapping[Spent, int]) -> dict[Spent, int]:
         """Add to the numbers; returns the new ones."""
         totals = {}
-        with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+        with changing(self._engine) as connection:
             # In one order, so that two writers never wait for each other.
             for (key, day), count in sorted(rows.items()):
                 added = self._insert(spent_rows).values(key=key, day=day, rows=count)
@@ -46,5 +47,5 @@ class SpentRows:
     def forget(self, now: datetime) -> None:
         """Delete the numbers of days more than `KEPT_DAYS` ago."""
         before = (now - timedelta(days=KEPT_DAYS)).date().isoformat()
-        with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+        with changing(self._engine) as connection:
             connection.execute(sa.delete(spent_rows).where(spent_rows.c.day < before))

@@ -21,9 +21,10 @@ from app.ledger.ledger import Ledger
 from app.ledger.promises import Promises
 from app.ledger.rows import Record
 from app.models import tasks
-from app.pool.child import Progress
+from app.pool.serve import Progress
 from app.questions import use_cases
-from app.questions.answers import UNREAD, Json, identity, plain
+from app.questions.answers import UNREAD, Json, plain
+from app.questions.frame import identity
 from app.questions.question import Question
 from app.questions.use_cases import RECOURSE, USE_CASES
 from app.recourse.features import FeatureSpace

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,7 +28,8 @@ from app.ledger.promises import Promises
 from app.ledger.recorder import Recorder
 from app.ledger.rows import Record
 from app.models.models import Models
-from app.questions.answers import UNREAD, Json, encoded, identity, plain
+from app.questions.answers import UNREAD, Json, encoded, plain
+from app.questions.frame import identity
 from app.store.timestamps import timestamp
 
 EXPORTED_AT_ONCE = 1000
@@ -37,20 +37,6 @@ EXPORTED_AT_ONCE = 1000
 
 AUDIT_S = 3600.0
 """Time for a job that re-verifies promises."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditQuery:
-    """A request to re-verify the promises of a model."""
-
-    id: str
-    """Of the model; the promises of all its versions are checked."""
-    candidate: str
-    """The version to check them against, `id@version`; it need not be active."""
-    since: datetime | None = None
-    until: datetime | None = None
-    reissue: bool = False
-    """Also find the candidate's answers in place of broken promises."""
 
 
 class GivenRecourse:
@@ -151,11 +137,11 @@ class GivenRecourse:
     async def erase(self, recourse_id: str) -> Json | None:
         """Delete the personal data of a recourse, and the jobs that computed it. Idempotent.
 
-        None for one that was not recorded, of which nothing is left then.
+        Returns what the ledger keeps of it; None where it was not recorded.
 
         Raises
         ------
-        UnknownRecourse : there is none, or nothing was left of one that was not recorded
+        UnknownRecourse : the ledger, the jobs and the kept answers have nothing about it
         NotReady : ledger or jobs cannot be reached; the call can be repeated
         """
         try:
@@ -202,8 +188,15 @@ class GivenRecourse:
             "offer": next(iter(of_offer), None),
         }
 
-    async def start_audit(self, query: AuditQuery) -> Job:
-        """A job that checks a version of a model against all promises of any version of it.
+    async def start_audit(
+        self, model_id: str, candidate: str, *, since: datetime | None, until: datetime | None, reissue: bool
+    ) -> Job:
+        """A job that checks a version of a model against the promises of all its versions.
+
+        Parameters
+        ----------
+        candidate : the version, `id@version`; it need not be active
+        reissue : also find the candidate's answers in place of broken promises
 
         Raises
         ------
@@ -211,12 +204,12 @@ class GivenRecourse:
         ModelQuarantined, DailyBudgetSpent : as `Models.admit`
         NotReady : the job store cannot be reached
         """
-        self._models.require_known(query.id)
-        model = self._models.version(query.id, query.candidate)
+        self._models.require_known(model_id)
+        model = self._models.version(model_id, candidate)
         await self._models.admit(model)
-        which = Promises.unexpired(query.id, since=query.since, until=query.until)
+        which = Promises.unexpired(model_id, since=since, until=until)
         ref = self._models.ref(model)
-        payload = audits.audit_payload(ref, model, which, reissue=query.reissue)
+        payload = audits.audit_payload(ref, model, which, reissue=reissue)
         return await self._jobs.submit(AUDIT, payload, timeout_s=AUDIT_S)
 
     async def audits(self, model_id: str, limit: int, **which: Any) -> list[tuple[Job, Json | None]]:
@@ -251,7 +244,7 @@ class GivenRecourse:
         await self._ledger.erase_answers([job_id])
 
     async def _erase_unrecorded(self, recourse_id: str) -> bool:
-        """Delete what there is about a recourse outside the ledger; whether there was anything."""
+        """Delete a recourse's jobs and kept answers. Returns whether there were any."""
         jobs = await self._jobs.holding(recourse_id)
         for job in jobs:
             await self._require_own_job(job)

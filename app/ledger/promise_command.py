@@ -28,7 +28,8 @@ def verify(
     from app.ledger.entries import promised
     from app.ledger.ledger import FILE
     from app.ledger.promises import Promises
-    from app.questions.answers import encoded, identity, plain
+    from app.questions.answers import encoded, plain
+    from app.questions.frame import identity
     from app.registry.ref import ModelRef, Store
     from app.store.engine import database_url
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
-from app.closing import pause
+from app.closing import pause, persist
 from app.errors import LedgerUnavailable
 from app.idempotency.answers import IdempotentAnswers
 from app.keys.spent_rows import SpentRows
@@ -32,11 +32,6 @@ from app.store.state import require_state
 from app.tracing import span
 
 Answer = TypeVar("Answer")
-
-RETRY_S = 1.0
-"""Pause after the database could not be opened; doubles up to `LONGEST_RETRY_S`."""
-
-LONGEST_RETRY_S = 15.0
 
 PATIENCE_S = 10.0
 """Longest time to wait for the database, and before that for a turn to be written."""
@@ -268,12 +263,8 @@ class Recorder:
                         written.set_exception(error)
 
     async def _open(self) -> None:
-        pause_s = RETRY_S
-        while not await self._try_to_open():
-            await pause(self._closing, pause_s)
-            if self._closing.is_set():
-                return
-            pause_s = min(2.0 * pause_s, LONGEST_RETRY_S)
+        if not await persist(self._try_to_open, self._closing):
+            return
         # An earlier process may have ended before it could do this.
         self._overwrite_soon()
         if self._settings.run_jobs:

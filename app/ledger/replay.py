@@ -8,7 +8,8 @@ from app.errors import ModelUnusable
 from app.ledger.entries import personal_data
 from app.ledger.rows import Record
 from app.questions import use_cases
-from app.questions.answers import Frame, encoded
+from app.questions.answers import encoded
+from app.questions.frame import Frame
 from app.questions.question import Question
 from app.registry.ref import ModelRef, Store
 

@@ -23,7 +23,6 @@ from app.api.table_rows import as_texts
 from app.jobs.ids import RECOURSE_ID
 from app.jobs.job import JOB_ID, Job, JobStatus
 from app.keys.scopes import Scope
-from app.ledger.given import AuditQuery
 from app.ledger.schema import AuditAnswer, AuditList, AuditRequest, GivenList, Tombstone, VerifyAnswer, VerifyRequest
 from app.questions.answers import Json, encoded
 from app.questions.schema import RecourseAnswer, Reference
@@ -231,10 +230,9 @@ async def audit(
     With `Prefer: wait=N` the answer is the result, if it is ready in time. `GET /jobs/{id}/results` returns it in
     parts, or as lines of NDJSON: the summary, then one broken promise each.
     """
-    query = AuditQuery(
-        id=model_id, candidate=request.model, since=request.since, until=request.until, reissue=request.reissue
-    )
-    return await answer_later(await service.given.start_audit(query), prefer, service)
+    asked = request.model_dump()
+    job = await service.given.start_audit(model_id, asked.pop("model"), **asked)
+    return await answer_later(job, prefer, service)
 
 
 @auditing.get(

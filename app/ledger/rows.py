@@ -93,7 +93,7 @@ def _data_of(row: sa.Row[Any]) -> PersonalData:
 
 
 def record_of(row: sa.Row[Any]) -> Record:
-    """A row as it is found."""
+    """The record of a row."""
     data = None if row.salt is None else _data_of(row)
     return Record(entry=entry_of(row), personal_data=data, erased_at=row.erased_at, key=row.key)
 

@@ -1,6 +1,6 @@
 """What the ledger holds of an answer, as a letter."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from app.errors import NoticeIncomplete
@@ -9,7 +9,8 @@ from app.letters.letter import Facts, Lender, Notice, notice_of
 from app.letters.regime import Templates
 from app.letters.template import LENDER
 from app.letters.words import missing_words
-from app.questions.answers import Frame, Json, identity
+from app.questions.answers import Json
+from app.questions.frame import Frame, identity
 from app.questions.question import Question
 from app.questions.use_cases import REASONS
 from app.reasons.answer import ReasonsQuestion
@@ -21,14 +22,7 @@ from app.settings import Settings
 
 def lender_of(settings: Settings) -> Lender:
     """Who sends letters."""
-    return Lender(
-        name=settings.lender_name,
-        address=settings.lender_address,
-        contact=settings.lender_contact,
-        authority=settings.lender_authority,
-        bureau=settings.lender_bureau,
-        signatory=settings.lender_signatory,
-    )
+    return Lender(**{f.name: getattr(settings, f"lender_{f.name}") for f in fields(Lender)})
 
 
 def missing_reasons(

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from app.letters.language import Language
-from app.questions.answers import Frame, Json, Timestamp
+from app.questions.answers import Json, Timestamp
+from app.questions.frame import Frame
 from app.questions.question import Case
 from app.questions.ways import changes_in_order
 from app.recourse.actions.accepted_values import AcceptedValues

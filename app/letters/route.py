@@ -7,15 +7,18 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 
 from app import errors
 from app.api.deps import RECOURSE_EXAMPLE, RecourseId, ServiceDep
+from app.api.described import describe
 from app.api.error_docs import LANE, refusals
 from app.api.strict_route import guarded
 from app.keys.scopes import Scope
+from app.letters.letter import Notice as Letter
 from app.letters.markup import policy
 from app.letters.regime import preferred
-from app.letters.schema import Notice
 from app.questions.answers import plain
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
+
+Notice: Any = describe(Letter)
 
 Format = Literal["json", "text", "html"]
 

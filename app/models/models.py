@@ -11,10 +11,11 @@ from app.keys.keys import asking, asking_id
 from app.metrics import Metrics
 from app.models import tasks
 from app.observability import log
-from app.pool.child import Written
 from app.pool.pool import Pool
 from app.pool.quarantine import Quarantine
-from app.questions.answers import Json, identity, plain
+from app.pool.serve import Written
+from app.questions.answers import Json, plain
+from app.questions.frame import identity
 from app.recourse.features import Change, Feature, Table
 from app.recourse.models.score import Output
 from app.registry.ref import ModelRef, Store

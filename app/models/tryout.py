@@ -17,7 +17,8 @@ from jaxtyping import Bool, Float
 from app.futures.spec import outlook
 from app.models import tasks
 from app.models.oddities import FIXED, USUAL, Asked, oddities
-from app.questions.answers import Frame, Json, identity
+from app.questions.answers import Json
+from app.questions.frame import Frame, identity
 from app.questions.question import Question
 from app.questions.use_cases import RECOURSE, answer
 from app.recourse.actions.action_set import ActionSet, action_set

@@ -14,8 +14,9 @@ from typing import Any
 from app.errors import LaneCrashed, LaneTimeout, Overloaded, RecourseError
 from app.metrics import LaneState
 from app.observability import log, request_id, traceparent
-from app.pool.child import ALARM_S, Call, Child, Need, Origin, Progress
+from app.pool.child import ALARM_S, Child, Need
 from app.pool.quarantine import Quarantine
+from app.pool.serve import Call, Origin, Progress
 from app.pool.turns import Turns
 from app.tracing import span
 
@@ -181,12 +182,7 @@ class Pool:
             kill_after_s = left_s + max(LEAST_GRACE_S, min(GRACE_S, GRACE_SHARE * timeout_s))
             with span("compute", model="" if need is None else need.name):
                 call = Call(
-                    function,
-                    args,
-                    {"deadline_s": left_s},
-                    alarm_s=kill_after_s + ALARM_S,
-                    reports=on_progress is not None,
-                    origin=(request_id.get(), traceparent.get()),
+                    function, args, {"deadline_s": left_s}, kill_after_s + ALARM_S, reports=on_progress is not None
                 )
                 result = await child.call(call, kill_after_s, on_progress)
             failure = None
@@ -294,7 +290,7 @@ class Pool:
 
     def _give_back_loaded(self, child: Child, load: asyncio.Task[None]) -> None:
         if not load.cancelled():
-            load.exception()  # told to whoever waited
+            load.exception()  # whoever waited has raised it
             self._give_back(child)
 
     def _note_slow(self, child: Child) -> None:

@@ -28,7 +28,8 @@ from app.portfolio.answered import (
 )
 from app.portfolio.conditions import Condition, Judged, Measured
 from app.portfolio.shares import PairedCosts, Share, beyond_retraining, exact, mcnemar, paired_costs, wilson
-from app.questions.answers import Json, ModelVersion, identity, plain
+from app.questions.answers import Json, ModelVersion, plain
+from app.questions.frame import identity
 from app.questions.question import Question
 from app.recourse.answer_part import EXACT, AnswerPart
 from app.registry.ref import ModelRef

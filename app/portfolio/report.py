@@ -13,7 +13,8 @@ from app.portfolio import groups
 from app.portfolio.answered import LEAST, late_warnings, without_recourse
 from app.portfolio.chosen_ways import CommonWay, chosen_ways, common_ways
 from app.portfolio.shares import Interval, wilson
-from app.questions.answers import Json, ModelVersion, identity, plain
+from app.questions.answers import Json, ModelVersion, plain
+from app.questions.frame import identity
 from app.recourse.answer_part import EXACT, AnswerPart
 from app.registry.ref import ModelRef
 

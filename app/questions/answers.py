@@ -21,7 +21,6 @@ from app.recourse.actions.accepted_values import AcceptedValues
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.providing import provided
 from app.recourse.actions.sentences import MONTHS_DIGITS, FeatureChange, changes
-from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.answer_part import EXACT, FULL, AnswerPart, rounded, rounded_output
 from app.recourse.counterfactual import (
     AssessedCounterfactual,
@@ -34,9 +33,8 @@ from app.recourse.counterfactual import (
 from app.recourse.features import RawValue
 from app.recourse.models.score import PointScale
 from app.recourse.reports import MethodReport
-from app.recourse.result import PlanCertificate, PlanFutureCertificate, Status
+from app.recourse.result import PlanCertificate, PlanFutureCertificate
 from app.recourse.verdict import Reason
-from app.registry.version import RegisteredModel
 
 Json = dict[str, Any]
 
@@ -47,7 +45,7 @@ def _is_time(text: str) -> str:
 
 
 Timestamp = Annotated[str, AfterValidator(_is_time), WithJsonSchema({"type": "string", "format": "date-time"})]
-"""A time in UTC as it is sent."""
+"""A time in UTC, in ISO 8601."""
 
 
 LEAVES = frozenset((str, float, int, bool, type(None)))
@@ -87,14 +85,14 @@ def _members(record: type[object]) -> tuple[tuple[str, str, bool], ...] | None:
 
 
 def _carried(value: Any) -> Any:
-    """A number, or several, with the digits that they carry; anything else as it is."""
+    """Numbers with `DIGITS` significant digits; anything else is returned unchanged."""
     if isinstance(value, tuple):
         return tuple(map(_carried, value))
     return rounded(value) if isinstance(value, float) else value
 
 
 def encoded(answer: Json) -> bytes:
-    """An answer as it is sent, byte for byte."""
+    """The bytes of an answer that clients get."""
     return _ENCODER.encode(answer).encode()
 
 
@@ -260,75 +258,7 @@ class Plan(AnswerPart):
     """Determinant of ``1/(1 + distance)`` between the members: 0 for equal members, towards 1 for distant ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point(AnswerPart):
-    """The answer at one value."""
-
-    value: float = field(metadata=EXACT)
-    """Value of the parameter."""
-    status: Status
-    """What was found at this value."""
-    cost: float | None
-    """Null unless something was found."""
-    dominated: bool
-    """Whether another point is at least as robust and costs no more, and is better in one of the two."""
-    counterfactual: CounterfactualAnswer | None
-    """The cheapest record at this value; null where nothing was found."""
-    reason: Reason | None
-    """Why nothing was found."""
-    detail: str | None
-    """The reason as a sentence."""
-
-
-UNSHOWN = frozenset(("scores", "points"))
-"""Fields of a frame that are not in answers by themselves."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    """What is known about an answer before it is computed."""
-
-    id: str | None = None
-    reference: str | None = None
-    model: ModelVersion
-    threshold: float | None = None
-    """Smallest favourable probability."""
-    method: Json | None = None
-    """Its name and every parameter; None for that of the question."""
-    seed: int
-    stored: bool = False
-    created_at: Timestamp = ""
-    expires_at: Timestamp = ""
-    scores: bool = True
-    """Whether the caller may read scores of the records that it brings."""
-    points: PointScale | None = None
-    """Of a model that gives points."""
-
-    @property
-    def valid_months(self) -> float:
-        """How long the answer is valid."""
-        valid = datetime.fromisoformat(self.expires_at) - datetime.fromisoformat(self.created_at)
-        return valid.total_seconds() / 86_400.0 / DAYS_PER_MONTH
-
-    def known(self, *names: str) -> Json:
-        """These of its fields, or all that are in an answer."""
-        shown = names or (f.name for f in fields(self) if f.name not in UNSHOWN)
-        return {name: getattr(self, name) for name in shown}
-
-    @classmethod
-    def from_json(cls, data: Json) -> "Frame":
-        """The frame that `plain` gave, or that is in an answer."""
-        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
-        points = known.get("points") and PointScale(**known["points"])
-        return cls(**{**known, "model": ModelVersion(**data["model"]), "points": points})
-
-
 # --- makers ----------------------------------------------------------------------------------------------------------
-
-
-def identity(model: RegisteredModel) -> ModelVersion:
-    """How answers name a model."""
-    return ModelVersion(id=model.id, version=model.version, sha256=model.sha256)
 
 
 UNREAD = {"probability": None, "score": None, "points": None}

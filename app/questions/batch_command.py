@@ -11,8 +11,7 @@ from app.cli.common import CommandError, open_registry, read_settings
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from app.questions.question import Question
-    from app.questions.terms import Terms
+    from app.questions.question import Question, Terms
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""

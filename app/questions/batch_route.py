@@ -3,6 +3,7 @@
 import asyncio
 import io
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import IO, Annotated, Any, TypeAlias
 from weakref import WeakValueDictionary
@@ -25,8 +26,7 @@ from app.jobs.schema import JobAnswer
 from app.keys.scopes import Scope
 from app.pool.turns import caller
 from app.questions.batch_schema import BatchCommon, BatchRequest, line_to_row, to_row
-from app.questions.question import Question
-from app.questions.terms import Rows, Terms
+from app.questions.question import Question, Rows, Terms
 from app.service import Service
 
 router = APIRouter(tags=["recourse"], route_class=guarded(Scope.RECOURSE))
@@ -110,11 +110,12 @@ async def batch(
         common |= {"method": method and {"name": method}, "robustness": {"future_validity": future_validity}}
         # A view of the file, since the reader of its text closes what it reads.
         file = io.BufferedReader(io.FileIO((await spooled(request)).fileno(), closefd=False))
-        read = _read_table(file, common, service)
+        read: Read = partial(_read_table, file, common, service)
     elif request.query_params:
         raise InvalidRequest(f"Query parameters are for {CSV}; this body says what the applicants have in common.")
     else:
-        read = _read_lines(await spooled(request)) if kind == NDJSON else _read_whole(await request.body())
+        lines = kind == NDJSON
+        read = partial(_read_lines, await spooled(request)) if lines else partial(_read_whole, await request.body())
     batches: WeakValueDictionary[str, asyncio.Lock] = request.app.state.batches
     # One batch of a caller at a time, since its values take far more memory than its text.
     async with batches.setdefault(caller.get(), asyncio.Lock()):
@@ -130,39 +131,30 @@ Read: TypeAlias = Callable[[int], Batch]
 """Reads a batch with at most so many applicants."""
 
 
-def _read_whole(body: bytes) -> Read:
-    def read(most_rows: int) -> Batch:
-        request = validated(BatchRequest, read_json(body))
-        _refuse_many(len(request.applicants), most_rows)
-        return request.question(), request.terms(), map(to_row, request.applicants)
-
-    return read
+def _read_whole(body: bytes, most_rows: int) -> Batch:
+    request = validated(BatchRequest, read_json(body))
+    _refuse_many(len(request.applicants), most_rows)
+    return request.question(), request.terms(), map(to_row, request.applicants)
 
 
-def _read_lines(file: IO[bytes]) -> Read:
-    def read(most_rows: int) -> Batch:
-        request = validated(BatchCommon, read_json(file.readline()))
-        rows_at = file.tell()
-        count = sum(1 for _ in islice(_lines(file), most_rows + 1))
-        _refuse_many(count, most_rows)
-        if not count:
-            raise InvalidRequest("The first line must be followed by a line for each applicant.")
-        file.seek(rows_at)
-        return request.question(), request.terms(), map(line_to_row, _lines(file))
-
-    return read
+def _read_lines(file: IO[bytes], most_rows: int) -> Batch:
+    request = validated(BatchCommon, read_json(file.readline()))
+    rows_at = file.tell()
+    count = sum(1 for _ in islice(_lines(file), most_rows + 1))
+    _refuse_many(count, most_rows)
+    if not count:
+        raise InvalidRequest("The first line must be followed by a line for each applicant.")
+    file.seek(rows_at)
+    return request.question(), request.terms(), map(line_to_row, _lines(file))
 
 
-def _read_table(file: IO[bytes], common: dict[str, Any], service: Service) -> Read:
-    def read(most_rows: int) -> Batch:
-        request = validated(BatchCommon, {name: value for name, value in common.items() if value is not None})
-        table = CsvTable(file, service.models.find(request.model, pointer="/model").space.schema, most_rows)
-        _refuse_many(table.count, most_rows)
-        if not table.count:
-            raise InvalidRequest("The headings must be followed by a line for each applicant.")
-        return request.question(), request.terms(), table.rows()
-
-    return read
+def _read_table(file: IO[bytes], common: dict[str, Any], service: Service, most_rows: int) -> Batch:
+    request = validated(BatchCommon, {name: value for name, value in common.items() if value is not None})
+    table = CsvTable(file, service.models.find(request.model, pointer="/model").space.schema, most_rows)
+    _refuse_many(table.count, most_rows)
+    if not table.count:
+        raise InvalidRequest("The headings must be followed by a line for each applicant.")
+    return request.question(), request.terms(), table.rows()
 
 
 def _refuse_many(rows: int, most_rows: int) -> None:

@@ -1,6 +1,6 @@
 """Many applicants at once."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field, GetJsonSchemaHandler, StrictBool
@@ -15,7 +15,6 @@ from app.models.schema import Record
 from app.questions.answers import Json
 from app.questions.question import Question
 from app.questions.schema import RecourseQuestion, Reference, SeveralWays
-from app.questions.terms import Terms
 
 
 class BatchRow(Strict):
@@ -44,10 +43,6 @@ class BatchCommon(RecourseQuestion, SeveralWays):
 
     store: StrictBool = True
     """Keep questions and answers in the ledger, as with a single request. If false, only the job has them."""
-
-    def terms(self) -> Terms:
-        """The terms of the batch, with whether its answers are recorded."""
-        return replace(super().terms(), store=self.store)
 
     def question(self) -> Question:
         """The question of the batch, with the number of alternatives."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass, fields
 from app.questions.answers import (
     CounterfactualAnswer,
     Decision,
-    Frame,
     ModelVersion,
     Plan,
     PlanValidity,
@@ -14,6 +13,7 @@ from app.questions.answers import (
     decision_if_asked,
     plan_answer,
 )
+from app.questions.frame import Frame
 from app.questions.validity import ValidityQuestion
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import AnswerPart

@@ -3,21 +3,22 @@
 from dataclasses import dataclass, field
 
 from app.questions.answers import (
+    CounterfactualAnswer,
     Decision,
-    Frame,
     Json,
     ModelVersion,
-    Point,
     counterfactual_answers,
     decision_if_asked,
 )
+from app.questions.frame import Frame
 from app.questions.question import Question
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import EXACT, FULL, AnswerPart
 from app.recourse.frontier import FUTURE_VALIDITY, Frontier, FrontierPoint, frontier
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Diagnostics
+from app.recourse.result import Diagnostics, Status
 from app.recourse.solve import METHODS
+from app.recourse.verdict import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,26 @@ class FrontierQuestion(Question):
     def needs_future_models(self) -> bool:
         """As for every question, and where the frontier is over future validity."""
         return self.parameter == FUTURE_VALIDITY or self.robustness.future_validity is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point(AnswerPart):
+    """The answer at one value."""
+
+    value: float = field(metadata=EXACT)
+    """Value of the parameter."""
+    status: Status
+    """What was found at this value."""
+    cost: float | None
+    """Null unless something was found."""
+    dominated: bool
+    """Whether another point is at least as robust and costs no more, and is better in one of the two."""
+    counterfactual: CounterfactualAnswer | None
+    """The cheapest record at this value; null where nothing was found."""
+    reason: Reason | None
+    """Why nothing was found."""
+    detail: str | None
+    """The reason as a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from app.questions.answers import Decision, Frame, ModelVersion, decision
+from app.questions.answers import Decision, ModelVersion, decision
+from app.questions.frame import Frame
 from app.questions.question import Case
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.sentences import level_text, name_text, number_text

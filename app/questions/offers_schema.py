@@ -1,6 +1,5 @@
 """Counter-offers for one applicant."""
 
-from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -12,7 +11,6 @@ from app.models.schema import Record
 from app.questions import offers
 from app.questions.offers import OffersQuestion
 from app.questions.schema import AnyQuestion, FeatureName, Reference
-from app.questions.terms import Terms
 from app.recourse.actions.constraints import Constraints
 from app.recourse.features import Better
 
@@ -35,10 +33,6 @@ class OffersRequest(AnyQuestion):
     future_validity: Annotated[float, Field(gt=0, le=1), NUMBER] | None = None
     """Share of the model's future models that must accept each offer too: the largest amount lies at the edge of what
     is accepted today. One half of them is asked in the search, `future` reports the other half. Null asks for none."""
-
-    def terms(self) -> Terms:
-        """The terms of the request, with the client's own name for the case."""
-        return replace(super().terms(), reference=self.reference)
 
     def question(self) -> OffersQuestion:
         """The question, without the applicant's record."""

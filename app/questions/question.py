@@ -1,13 +1,13 @@
 """The questions that child processes compute, as records that go through a pipe or are kept in a database."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Self, get_type_hints
+from typing import Annotated, Any, Self
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import TypeAdapter
+from pydantic import PlainSerializer, PlainValidator, SerializeAsAny, TypeAdapter, ValidationInfo
 
 from app.questions.answers import Json
 from app.recourse.actions.constraints import Constraints
@@ -21,12 +21,28 @@ from app.recourse.reasons import ReasonsParams
 from app.recourse.solve import METHODS
 from app.registry.ref import ModelRef, model_payload
 
+_READ_PARAMS = {name: TypeAdapter(method.params).validate_python for name, method in METHODS.items()}
+
+
+def _array(values: Any) -> Float[np.ndarray, "..."]:
+    return np.array(values, dtype=float)
+
+
+def _params(given: Any, others: ValidationInfo) -> MethodParams:
+    """Only the method knows its record."""
+    params: MethodParams = _READ_PARAMS[others.data["method"]](given)
+    return params
+
+
+NUMBERS = PlainValidator(_array), PlainSerializer(np.ndarray.tolist)
+"""How an array is read and written as plain data."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One applicant, and under which conditions something is asked about them."""
 
-    factual_raw: Float[np.ndarray, "p"] = field(default_factory=lambda: np.empty(0))
+    factual_raw: Annotated[Float[np.ndarray, "p"], *NUMBERS] = field(default_factory=lambda: np.empty(0))
     """The applicant's raw row; empty until the record has been checked against the model's schema."""
     constraints: Constraints = field(default_factory=Constraints)
     """Decide what the certificate's local model is about, and which records are legal."""
@@ -45,18 +61,20 @@ class Case:
 
     def to_json(self) -> Json:
         """Plain data, to be kept in a database; `from_json` is its inverse."""
-        return {f.name: _stored(getattr(self, f.name)) for f in fields(self)}
+        data: Json = reader(type(self)).dump_python(self, mode="json")
+        return data
 
     @classmethod
     def from_json(cls, data: Json) -> Self:
         """The question that `to_json` described; what a job of an earlier release lacks has its default."""
-        # mypy takes no class for hashable.
-        readers = _readers(cls)  # type: ignore[arg-type]
-        read = {name: reader(data[name]) for name, reader in readers.items() if name in data}
-        if "params" in read:
-            params: Any = METHODS[data["method"]].params
-            read["params"] = _reader(params).validate_python(data["params"])
-        return cls(**read)
+        question: Self = reader(cls).validate_python(data)
+        return question
+
+
+@cache
+def reader(question: Any) -> TypeAdapter[Any]:
+    """Reads and writes a class of questions. Making one takes longer than an answer, so it is made before a request."""
+    return TypeAdapter(question)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +82,7 @@ class Question(Case):
     """What the applicant could change, by one method."""
 
     method: str
-    params: MethodParams
+    params: Annotated[MethodParams, PlainValidator(_params), SerializeAsAny()]
     robustness: Robustness = field(default_factory=Robustness)
     wishes: Wishes = field(default_factory=Wishes)
     """What no answer proposes, and what every answer includes."""
@@ -85,52 +103,28 @@ class Question(Case):
         return self.robustness.future_validity is not None
 
 
-def _stored(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return dict(value)
-    if is_dataclass(value):
-        record: Any = type(value)
-        return _reader(record).dump_python(value, mode="json")
-    return value
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Which model is asked, within which time, and whether the answer is recorded."""
+
+    model: str
+    """`id@version`, or `id` for its newest active version."""
+    reference: str | None = None
+    """The caller's own name for the case."""
+    deadline_ms: int | None = None
+    """Milliseconds until the answer; None for the operator's default."""
+    store: bool = False
+    """Keep request and answer in the ledger."""
+    detail: str = "full"
+    """How much of the answer a job shows, `short` or `full`."""
+    exclude_ids: tuple[str, ...] = ()
+    """Earlier answers, and counterfactuals of them, whose sets of changed features are excluded."""
+    record: str = "applicant"
+    """Where the request has the applicant's record, for pointers to its faults."""
 
 
-@cache
-def _reader(record: Any) -> TypeAdapter[Any]:
-    """Made once for each record: making one takes longer than an answer."""
-    return TypeAdapter(record)
-
-
-def _array(values: Any) -> Float[np.ndarray, "..."]:
-    return np.array(values, dtype=float)
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-@cache
-def _readers(question: type[Case]) -> Mapping[str, Callable[[Any], Any]]:
-    """How each field is read from plain data; `params` as it is, since only the method knows its record."""
-    hints = get_type_hints(question)
-    return {f.name: _reader_of(hints[f.name]) for f in fields(question)}
-
-
-def _reader_of(annotation: Any) -> Callable[[Any], Any]:
-    if annotation is MethodParams:
-        return _as_it_is
-    return _array if hasattr(annotation, "array_type") else _reader(annotation).validate_python
-
-
-def read_ahead(question: type[Case]) -> None:
-    """Make what reads a question from plain data now, not during the first request that names it."""
-    _readers(question)  # type: ignore[arg-type]  # mypy takes no class for hashable
-
-
-_params: Any
-for _params in (ReasonsParams, *(method.params for method in METHODS.values())):
-    _reader(_params)
+Rows = Iterable[Json]
+"""The rows of a batch, each with its ``applicant`` and ``reference``, or with the error that it is ``refused`` for."""
 
 
 def request_of(space: FeatureSpace, question: Question, deadline_ms: int) -> Json:

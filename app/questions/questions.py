@@ -20,13 +20,13 @@ from app.ledger.ledger import NewRecord
 from app.ledger.recorder import Recorder
 from app.metrics import Metrics
 from app.models.models import Models
-from app.pool.child import Written
+from app.pool.serve import Written
 from app.pool.turns import long_calls
 from app.questions import use_cases
-from app.questions.answers import Frame, Json, encoded, identity, plain
+from app.questions.answers import Json, encoded, plain
 from app.questions.encoded_answer import FULL, REQUEST, sent, written, written_answer
-from app.questions.question import Case, Question, job_payload, request_of, request_of_row
-from app.questions.terms import Rows, Terms
+from app.questions.frame import Frame, identity
+from app.questions.question import Case, Question, Rows, Terms, job_payload, request_of, request_of_row
 from app.questions.use_cases import BOUNDS_S, RECOURSE, USE_CASES, VALIDITY
 from app.questions.validation import Check, all_or_faults, checks
 from app.questions.validity import ValidityQuestion
@@ -285,7 +285,7 @@ class Questions:
             yield entry_of(answer, request, job_id, key=payload.get("key"), sent=line.encode())
 
     async def recorded(self, job_id: str, payload: Json, result: Json) -> Json:
-        """The result of a job about one applicant, counted; recourse as it is recorded."""
+        """Count and record the result of a job about one applicant. Returns it; of recourse what the ledger holds."""
         self._budgets.spend(payload.get("key"), self._metrics.asked(result["model"]["id"], result))
         if payload.get("request") is None:
             return result

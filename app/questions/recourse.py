@@ -7,7 +7,6 @@ from app.portfolio.preclusion import Preclusion, preclusion
 from app.questions.answers import (
     CounterfactualAnswer,
     FactualDecision,
-    Frame,
     Json,
     ModelVersion,
     Nearest,
@@ -19,6 +18,7 @@ from app.questions.answers import (
     nearest_answer,
     plan_answer,
 )
+from app.questions.frame import Frame
 from app.questions.offers import Offer, offer_answer
 from app.questions.question import Question
 from app.reasons.answer import Explained, Reasons, reasons_first, reasons_part, together

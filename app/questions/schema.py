@@ -1,6 +1,6 @@
 """A question about one applicant, and its answer."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StringConstraints, TypeAdapter
@@ -23,10 +23,9 @@ from app.errors import Fault, InvalidRequest
 from app.jobs.lines import SEEDS
 from app.models.schema import Record
 from app.questions import recourse
-from app.questions.detail import Detail
+from app.questions.encoded_answer import Detail
 from app.questions.methods_schema import CHOICES, MethodChoice
-from app.questions.question import Question
-from app.questions.terms import Terms
+from app.questions.question import Question, Terms
 from app.recourse.actions.constraints import CHEAPEST, DEAREST, Constraints
 from app.recourse.actions.timing import Timing
 from app.recourse.actions.wishes import Exclude, Wishes
@@ -92,8 +91,9 @@ class AnyQuestion(Strict):
     """The same request with the same seed has the same answer."""
 
     def terms(self) -> Terms:
-        """The terms of this request."""
-        return Terms(model=self.model, deadline_ms=self.deadline_ms)
+        """The terms of the request: those of its fields that are not about the question."""
+        names = {f.name for f in fields(Terms)} & type(self).model_fields.keys()
+        return Terms(**{name: getattr(self, name) for name in names})
 
 
 class ModelQuestion(AnyQuestion):
@@ -136,8 +136,8 @@ class RecourseQuestion(ModelQuestion):
     compute. The ledger keeps the full answer."""
 
     def terms(self) -> Terms:
-        """The terms of the request, with the detail of the answer and the earlier answers that it must differ from."""
-        return replace(super().terms(), detail=self.detail, exclude_ids=self.exclude.ids)
+        """The terms of the request, with the earlier answers that the new one must differ from."""
+        return replace(super().terms(), exclude_ids=self.exclude.ids)
 
     def question(self) -> Question:
         """The question, without the applicant's record."""
@@ -156,10 +156,6 @@ class ApplicantQuestion(RecourseQuestion):
     applicant: Record
     reference: Reference | None = None
     """Your own name for this case; returned in the answer."""
-
-    def terms(self) -> Terms:
-        """The terms of the request, with the client's own name for the case."""
-        return replace(super().terms(), reference=self.reference)
 
 
 class SeveralWays(Strict):
@@ -192,10 +188,6 @@ class RecourseRequest(ApplicantQuestion, SeveralWays):
     erases both."""
     reasons: StrictBool | Annotated[ReasonsParams, Sent(null=False)] = False
     """Also state why the model refuses the record: `true`, or which reasons. This takes up to five more model calls."""
-
-    def terms(self) -> Terms:
-        """The terms of the request, with whether the answer is recorded."""
-        return replace(super().terms(), store=self.store)
 
     def question(self) -> Question:
         """The question of the request, with the number of alternatives and the reasons that it asks for."""

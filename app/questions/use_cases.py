@@ -13,11 +13,12 @@ from typing import Any
 from app.futures.store import load_futures
 from app.models import tasks
 from app.questions import correction, frontier, offers, recourse, validity
-from app.questions.answers import Frame, Json, plain, without_scores
+from app.questions.answers import Json, plain, without_scores
 from app.questions.correction import CorrectionQuestion
+from app.questions.frame import Frame
 from app.questions.frontier import FrontierQuestion
 from app.questions.offers import OffersQuestion
-from app.questions.question import Case, Question, read_ahead
+from app.questions.question import Case, Question, reader
 from app.questions.validity import ValidityQuestion
 from app.reasons.answer import ReasonsQuestion, no_time_for_reasons, reasons_answer, reasons_of
 from app.recourse.actions.action_set import ActionSet, action_set
@@ -156,4 +157,4 @@ USE_CASES: Mapping[str, UseCase] = {
 """Every use case, by the name of its jobs."""
 
 for _use_case in USE_CASES.values():
-    read_ahead(_use_case.question)
+    reader(_use_case.question)

@@ -1,6 +1,7 @@
 """Certificates of records of the caller: what a child computes, and the answer."""
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float
@@ -8,14 +9,14 @@ from jaxtyping import Float
 from app.questions.answers import (
     CounterfactualAnswer,
     Decision,
-    Frame,
     ModelVersion,
     Plan,
     counterfactual_answers,
     decision,
     plan_answer,
 )
-from app.questions.question import Case
+from app.questions.frame import Frame
+from app.questions.question import NUMBERS, Case
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import AnswerPart
 from app.recourse.assess import Assessment, assess
@@ -27,7 +28,7 @@ from app.recourse.result import Diagnostics
 class ValidityQuestion(Case):
     """The certificates of records that the caller supplies."""
 
-    rows_raw: Float[np.ndarray, "n p"] = field(default_factory=lambda: np.empty((0, 0)))
+    rows_raw: Annotated[Float[np.ndarray, "n p"], *NUMBERS] = field(default_factory=lambda: np.empty((0, 0)))
     """Their raw rows; empty until the records have been checked against the model's schema."""
 
     @classmethod

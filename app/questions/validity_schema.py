@@ -11,8 +11,8 @@ from app.api.examples import APPLICANT, DEMO_MODEL
 from app.api.strict import FEW
 from app.models.schema import Record
 from app.questions import validity
+from app.questions.question import Terms
 from app.questions.schema import ModelQuestion
-from app.questions.terms import Terms
 from app.questions.validity import ValidityQuestion
 
 MOST_MEMBERS = 20

@@ -4,7 +4,8 @@ import time
 from dataclasses import dataclass, fields, replace
 
 from app.portfolio.preclusion import Preclusion
-from app.questions.answers import Decision, Frame, ModelVersion, decision
+from app.questions.answers import Decision, ModelVersion, decision
+from app.questions.frame import Frame
 from app.questions.question import Case
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import AnswerPart
@@ -222,8 +223,7 @@ def reasons_first(asked: RecourseProblem, params: ReasonsParams | None) -> tuple
 
 def together(recourse: RecourseResult, reasons: Explanation | None) -> Explained:
     """Both, with the calls of both."""
-    calls, rows = recourse.diagnostics.model_calls, recourse.diagnostics.model_rows
-    if reasons is not None and calls is not None and rows is not None:
-        calls, rows = calls + (reasons.diagnostics.model_calls or 0), rows + (reasons.diagnostics.model_rows or 0)
-    diagnostics = replace(recourse.diagnostics, model_calls=calls, model_rows=rows)
+    diagnostics = recourse.diagnostics
+    if reasons is not None:
+        diagnostics = diagnostics.plus(reasons.diagnostics.model_calls, reasons.diagnostics.model_rows)
     return Explained(recourse=recourse, reasons=reasons, diagnostics=diagnostics)

@@ -1,6 +1,5 @@
 """POST /reasons."""
 
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
@@ -16,7 +15,6 @@ from app.api.strict_route import guarded
 from app.keys.scopes import Scope
 from app.models.schema import Record
 from app.questions.schema import AnyQuestion, Reference
-from app.questions.terms import Terms
 from app.questions.use_cases import REASONS
 from app.reasons import answer
 from app.reasons.answer import ReasonsQuestion
@@ -30,10 +28,6 @@ class ReasonsRequest(AnyQuestion):
     applicant: Record
     reference: Reference | None = None
     """Your own name for this case; returned in the answer."""
-
-    def terms(self) -> Terms:
-        """The terms of the request, with the client's own name for the case."""
-        return replace(super().terms(), reference=self.reference)
 
     def question(self) -> ReasonsQuestion:
         """The question, without the applicant's record."""

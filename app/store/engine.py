@@ -70,9 +70,16 @@ def open_engine(url: str) -> sa.Engine:
 
 
 @contextmanager
+def changing(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A transaction that writes; with PostgreSQL others may write other rows at the same time."""
+    with engine.connect().execution_options(writes=True) as connection, connection.begin():
+        yield connection
+
+
+@contextmanager
 def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
     """Open a write transaction that excludes other writers, on all machines; it sees everything committed before."""
-    with engine.connect().execution_options(writes=True) as connection, connection.begin():
+    with changing(engine) as connection:
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql(BEGIN_WRITING["postgresql"])
         yield connection

@@ -24,7 +24,7 @@ from app.ledger.entries import entry_of
 from app.ledger.ledger import Ledger
 from app.ledger.replay import replay
 from app.models import tasks
-from app.questions.answers import Frame, identity
+from app.questions.frame import Frame, identity
 from app.questions.question import Question, request_of
 from app.questions.use_cases import answer as answer_of
 from app.recourse.certificate_params import CertificateParams

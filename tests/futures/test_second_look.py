@@ -7,7 +7,8 @@ import pytest
 
 from app.futures.store import load_futures
 from app.models import tasks
-from app.questions.answers import Frame, identity, without_scores
+from app.questions.answers import without_scores
+from app.questions.frame import Frame, identity
 from app.questions.question import Question
 from app.questions.use_cases import RECOURSE, answer
 from app.recourse.solve import METHODS

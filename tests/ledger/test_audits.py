@@ -24,7 +24,7 @@ from app.ledger.route import AUDITED
 from app.ledger.rows import Record
 from app.ledger.schema import AuditAnswer, AuditList, VerifyAnswer
 from app.models import tasks
-from app.questions.answers import identity
+from app.questions.frame import identity
 from app.questions.question import request_of
 from app.questions.use_cases import answer as answer_of
 from app.recourse.models.black_box import BlackBox

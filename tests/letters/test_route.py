@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from app.letters.regime import Templates
-from app.letters.schema import Notice
+from app.letters.route import Notice
 from app.reasons.route import REASONS_EXAMPLES
 from app.settings import Settings
 from tests.api.asking import APPLICANT, faults, problem, question

@@ -12,9 +12,9 @@ from app import kept
 from app.errors import ModelUnusable, UnknownModel
 from app.jobs import kinds
 from app.models import tasks
-from app.questions.answers import Frame, ModelVersion, encoded, plain
-from app.questions.detail import shown
-from app.questions.encoded_answer import sent, written_answer
+from app.questions.answers import ModelVersion, encoded, plain
+from app.questions.encoded_answer import sent, shown, written_answer
+from app.questions.frame import Frame
 from app.questions.question import Question, job_payload
 from app.questions.use_cases import answer
 from app.recourse.actions.constraints import Bounds, Constraints, Direction

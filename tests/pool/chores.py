@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from app.errors import Fault, InvalidRecord, ModelUnusable
-from app.pool.child import Written
+from app.pool.serve import Written
 
 prepared: list[str] = []
 

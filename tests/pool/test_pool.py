@@ -21,8 +21,9 @@ from app.errors import Fault, InternalError, InvalidRecord, LaneCrashed, LaneTim
 from app.metrics import LaneState
 from app.pool import child as child_module
 from app.pool import pool as pool_module
-from app.pool.child import Call, Child, Need, Written
+from app.pool.child import Child, Need
 from app.pool.pool import GRACE_S, Pool
+from app.pool.serve import Call, Written
 from tests.event_loop import run, until
 from tests.pool import chores, surprises
 from tests.processes import gone

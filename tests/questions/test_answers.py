@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.questions.answers import Frame, ModelVersion, decision, decision_if_asked, plain
+from app.questions.answers import ModelVersion, decision, decision_if_asked, plain
+from app.questions.frame import Frame
 from app.questions.recourse import out_of_time, recourse_answer
 from app.questions.schema import RecourseAnswer
 from app.recourse.actions.action_set import ActionSet, action_set

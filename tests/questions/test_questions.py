@@ -26,10 +26,10 @@ from app.ledger.ledger import NewRecord
 from app.pool.child import Need
 from app.pool.pool import Pool
 from app.questions import questions
-from app.questions.answers import Frame, plain
+from app.questions.answers import plain
 from app.questions.encoded_answer import written
-from app.questions.question import Question
-from app.questions.terms import Terms
+from app.questions.frame import Frame
+from app.questions.question import Question, Terms
 from app.recourse.actions.constraints import Bounds, Constraints, Direction
 from app.recourse.methods.probe import ProbeParams
 from app.recourse.solve import METHODS

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from app.errors import InvalidRequest
-from app.questions.answers import Frame, ModelVersion
+from app.questions.answers import ModelVersion
+from app.questions.frame import Frame
 from app.questions.question import Question
 from app.questions.use_cases import answer
 from app.recourse.actions.action_set import action_set

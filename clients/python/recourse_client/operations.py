@@ -161,7 +161,7 @@ class Operations:
     # --- jobs ---
 
     def job(self, job_id: str) -> Operation[Json]:
-        """One job as it is."""
+        """The state of a job."""
         return self._got(f"/jobs/{_in_path(job_id)}")
 
     def wait(self, job_id: str) -> Operation[Json]:
@@ -173,7 +173,7 @@ class Operations:
         return job
 
     def result(self, job_id: str) -> Operation[Json]:
-        """What a job has computed, waited for; of a batch see `lines`. Raises the problem of one that failed."""
+        """Wait for a job and return its result; `lines` reads a batch. Raises the problem of a job that failed."""
         yield from self.wait(job_id)
         return (yield from self._got(f"/jobs/{_in_path(job_id)}/results"))
 
