@@ -15,8 +15,8 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.bodies import media_type
 from app.api.errors import problem_response
-from app.api.media_type import media_type
 from app.errors import (
     AddressTooLong,
     BodyTooLarge,

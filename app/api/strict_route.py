@@ -6,11 +6,9 @@ from typing import Any, ClassVar
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from app.api.bodies import JSON, close_spooled, media_type, read_body, require_plain
 from app.api.error_docs import GATE, refusals
 from app.api.errors import LONGEST_TOKEN
-from app.api.json_body import read_body
-from app.api.media_type import JSON, media_type, require_plain
-from app.api.spool import close_spooled
 from app.errors import InvalidRequest, UnsupportedMediaType
 from app.idempotency.header import HEADER, PARAMETER, answer_once
 from app.keys.authentication import SCHEME, admit

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Body, Path
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from app import errors
+from app.api.bodies import JSON
 from app.api.deps import RECOURSE_EXAMPLE, RecourseId, ServiceDep
 from app.api.error_docs import BODY, LANE, QUESTION, refusals
-from app.api.media_type import JSON
 from app.api.page_form import Accept, PageForm, wants_page
 from app.api.prefer import DIRECT
 from app.api.strict_route import guarded

@@ -15,10 +15,8 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
+from app.api.bodies import CSV, JSON, NDJSON, READ_AT_ONCE, media_type, spooled
 from app.api.deps import service_of
-from app.api.json_body import READ_AT_ONCE
-from app.api.media_type import CSV, JSON, NDJSON, media_type
-from app.api.spool import spooled
 from app.errors import Fault, InvalidRequest, NotReady
 from app.idempotency.answers import LEASE, Attempt, IdempotentAnswer, IdempotentAnswers
 from app.jobs.ids import RECOURSE_ID, counting_from, new_number

@@ -15,11 +15,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from app import errors
 from app.api import paging
+from app.api.bodies import NDJSON
 from app.api.deps import ServiceDep
 from app.api.error_docs import refusals
 from app.api.errors import problem
 from app.api.job_responses import MOST_LISTED, described, lines, page
-from app.api.media_type import NDJSON
 from app.api.paging import Cursor, Limit, VersionFilter
 from app.api.strict import Moment
 from app.api.strict_route import guarded

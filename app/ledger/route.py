@@ -10,11 +10,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from app import errors
 from app.api import paging
+from app.api.bodies import CSV, NDJSON
 from app.api.deps import RECOURSE_EXAMPLE, RecourseId, ServiceDep
 from app.api.error_docs import BODY, JOB, LANE, refusals
 from app.api.examples import AUDIT_EXAMPLES, VERIFY_EXAMPLES
 from app.api.job_responses import ACCEPTED, answer_later, described
-from app.api.media_type import CSV, NDJSON
 from app.api.paging import Cursor, Limit, VersionFilter
 from app.api.prefer import DIRECT, PreferDep
 from app.api.strict import Moment

@@ -91,7 +91,7 @@ def summary(result: "Json") -> str:
 
 
 def _computed(baseline: str, candidate: str, data: Path | None, fail_if: list[str], seed: int) -> "Json":
-    from app.api.json_body import validated
+    from app.api.bodies import validated
     from app.jobs.kinds import comparison_job
     from app.observability import configure_logging
     from app.portfolio.conditions import Condition

@@ -29,7 +29,7 @@ def report(
     html: Annotated[Path | None, typer.Option("--html", help="File for the page, with plots and tables.")] = None,
 ) -> None:
     """Report who of the refused has recourse, at what cost, who has none, and which limits stand in the way."""
-    from app.api.json_body import validated
+    from app.api.bodies import validated
     from app.jobs.kinds import report_job
     from app.observability import configure_logging
     from app.portfolio.in_process import figures

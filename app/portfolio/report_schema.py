@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
+from app.api.bodies import validated
 from app.api.described import Described, describe
-from app.api.json_body import validated
 from app.api.strict import FEW, NUMBER, Moment, Sent, Strict, with_fields_of
 from app.errors import InvalidRequest
 from app.jobs.lines import SEEDS

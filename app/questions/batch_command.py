@@ -76,7 +76,7 @@ def batch(
 
 
 def _batch_question(model: str, file: Path | None, seed: int) -> "tuple[Question, Terms]":
-    from app.api.json_body import read_json, validated
+    from app.api.bodies import read_json, validated
     from app.questions.batch_schema import BatchCommon
     from app.registry.files import read_regular
 

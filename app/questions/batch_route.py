@@ -12,13 +12,11 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import JSONResponse
 
 from app import errors
+from app.api.bodies import CSV, JSON, NDJSON, media_type, read_json, require_plain, spooled, validated
 from app.api.deps import ServiceDep
 from app.api.error_docs import BODY, refusals
 from app.api.examples import BATCH_EXAMPLES, BATCH_LINES, BATCH_TABLE
 from app.api.job_responses import accepted
-from app.api.json_body import read_json, validated
-from app.api.media_type import CSV, JSON, NDJSON, media_type, require_plain
-from app.api.spool import spooled
 from app.api.strict_route import guarded
 from app.api.table_rows import CsvTable, timely
 from app.errors import BodyTooLarge, InvalidRequest

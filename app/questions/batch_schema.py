@@ -7,7 +7,7 @@ from pydantic import Field, GetJsonSchemaHandler, StrictBool
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from app.api.json_body import read_json, validated
+from app.api.bodies import read_json, validated
 from app.api.problem import Problem
 from app.api.strict import Strict
 from app.errors import InvalidRequest, RecourseError

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Response
 
 from app import errors
+from app.api.bodies import JSON
 from app.api.deps import ServiceDep
 from app.api.error_docs import BODY, QUESTION, refusals
 from app.api.examples import RECOURSE_EXAMPLES
 from app.api.job_responses import ACCEPTED, VARY, answer_later
-from app.api.media_type import JSON
 from app.api.prefer import PreferDep
 from app.api.strict_route import guarded
 from app.errors import RecourseError

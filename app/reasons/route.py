@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
 
+from app.api.bodies import JSON
 from app.api.deps import ServiceDep
 from app.api.described import describe
 from app.api.error_docs import BODY, QUESTION, refusals
 from app.api.examples import APPLICANT, DEMO_MODEL
-from app.api.media_type import JSON
 from app.api.prefer import DIRECT
 from app.api.strict import to_record, with_fields_of
 from app.api.strict_route import guarded

@@ -14,7 +14,7 @@ import pytest
 from fastapi import Request
 
 from app.api import table_rows
-from app.api.spool import close_spooled, spooled
+from app.api.bodies import close_spooled, spooled
 from app.api.table_rows import MOST_COLUMNS, CsvTable, timely
 from app.errors import BodyTooLarge, StateUnusable
 from app.main import create_app

@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from app.api.json_body import MOST_VALUES, READ_AT_ONCE, read_json
+from app.api.bodies import LONGEST_LINE, MOST_VALUES, READ_AT_ONCE, read_json
 from app.api.middleware import BodyLimit
-from app.api.spool import LONGEST_LINE
 from app.errors import BodyTooLarge, InvalidRequest, Overloaded
 from app.questions.batch_route import LARGEST_WHOLE, PATH
 from tests.api.asking import APPLICANT, problem, question

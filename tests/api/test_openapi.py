@@ -10,6 +10,7 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from app.api.bodies import JSON, NDJSON
 from app.api.errors import MEANINGS, PROBLEM_JSON
 from app.api.examples import (
     APPLICANT,
@@ -21,7 +22,6 @@ from app.api.examples import (
     RECOURSE_EXAMPLES,
     VERIFY_EXAMPLES,
 )
-from app.api.media_type import JSON, NDJSON
 from app.api.openapi import render
 from app.errors import ERRORS
 from app.questions.correction_schema import CORRECT_EXAMPLES

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.api.json_body import MOST_VALUES
+from app.api.bodies import MOST_VALUES
 from tests.conftest import NO_TLS
 from tests.jobs.serving import Server
 from tests.servers import Start, on_sqlite

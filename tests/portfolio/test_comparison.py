@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.api.json_body import validated
+from app.api.bodies import validated
 from app.jobs import kinds
 from app.ledger.ledger import FILE, Ledger
 from app.portfolio.schema import ComparisonAnswer, ComparisonRequest
