@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -71,10 +70,14 @@ class Case:
         return question
 
 
-@cache
-def reader(question: Any) -> TypeAdapter[Any]:
+_READERS: dict[type[Any], TypeAdapter[Any]] = {}
+
+
+def reader(question: type[Any]) -> TypeAdapter[Any]:
     """Reads and writes a class of questions. Making one takes longer than an answer, so it is made before a request."""
-    return TypeAdapter(question)
+    if question not in _READERS:
+        _READERS[question] = TypeAdapter(question)
+    return _READERS[question]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
