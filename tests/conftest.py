@@ -1,5 +1,7 @@
 """A real service on a real port, with real child processes, for all tests that ask over HTTP."""
 
+import asyncio
+import inspect
 import io
 import shutil
 import ssl
@@ -71,6 +73,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         own_servers = isinstance(item, pytest.Function) and OWN_SERVERS & set(item.fixturenames)
         if own_servers and not item.get_closest_marker("release"):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an asynchronous test in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    asyncio.run(pyfuncitem.obj(**given))
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -1,18 +1,10 @@
-"""Asynchronous work in tests: run to its end, and waited for while it goes on."""
+"""Waits of asynchronous tests."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from collections.abc import Callable
 
 LONG_S = 60.0
-"""For what happens long before that."""
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """What the work returns, in an event loop of its own."""
-    return asyncio.run(asyncio.wait_for(work, LONG_S))
+"""After so many seconds a wait fails; what is waited for happens long before."""
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -84,7 +84,7 @@ def test_lines_that_are_sent_again_are_the_same_request(client: httpx.Client) ->
     problem(other, 422, "idempotency-key-reused")
 
 
-def test_the_bodies_of_all_requests_are_limited() -> None:
+async def test_the_bodies_of_all_requests_are_limited() -> None:
     async def ask(limit: BodyLimit, parts: list[bytes], hold: asyncio.Event | None = None) -> None:
         messages = iter(parts)
 
@@ -112,21 +112,18 @@ def test_the_bodies_of_all_requests_are_limited() -> None:
         if scope["hold"]:
             await scope["hold"].wait()
 
-    async def run() -> None:
-        limit = BodyLimit(app, 60, all_bytes=100)
-        hold = asyncio.Event()
-        first = asyncio.create_task(ask(limit, [b"x" * 30, b"x" * 30], hold))
-        await asyncio.sleep(0)
-        with pytest.raises(BodyTooLarge):
-            await ask(limit, [b"x" * 61])
-        await ask(limit, [b"x" * 40])
-        with pytest.raises(Overloaded):
-            await ask(limit, [b"x" * 41])
-        hold.set()
-        await first
-        await ask(limit, [b"x" * 60])
-
-    asyncio.run(run())
+    limit = BodyLimit(app, 60, all_bytes=100)
+    hold = asyncio.Event()
+    first = asyncio.create_task(ask(limit, [b"x" * 30, b"x" * 30], hold))
+    await asyncio.sleep(0)
+    with pytest.raises(BodyTooLarge):
+        await ask(limit, [b"x" * 61])
+    await ask(limit, [b"x" * 40])
+    with pytest.raises(Overloaded):
+        await ask(limit, [b"x" * 41])
+    hold.set()
+    await first
+    await ask(limit, [b"x" * 60])
 
 
 def head_alone(url: str, method: str, path: str) -> bytes:

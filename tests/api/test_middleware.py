@@ -1,6 +1,5 @@
 """What every response carries, and what the log says about it."""
 
-import asyncio
 import io
 import json
 import logging
@@ -67,15 +66,12 @@ def read(written: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in written.getvalue().splitlines()]
 
 
-def test_a_request_is_one_line_without_anything_the_client_sent(lines: io.StringIO) -> None:
-    async def ask() -> None:
-        app = create_app(Settings(auth="off"))
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
-            body = question(model="nobody-tiger", reference="case-tiger")
-            await client.post("/recourse?q=tiger", json=body, headers={"x-request-id": "request-1"})
-            await client.get("/models/tiger", headers={"x-request-id": "request-2"})
-
-    asyncio.run(ask())
+async def test_a_request_is_one_line_without_anything_the_client_sent(lines: io.StringIO) -> None:
+    app = create_app(Settings(auth="off"))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        body = question(model="nobody-tiger", reference="case-tiger")
+        await client.post("/recourse?q=tiger", json=body, headers={"x-request-id": "request-1"})
+        await client.get("/models/tiger", headers={"x-request-id": "request-2"})
     assert "tiger" not in lines.getvalue()
     # A service of other tests may write to the same log.
     first, second = (line for line in read(lines) if line.get("request_id") in ("request-1", "request-2"))

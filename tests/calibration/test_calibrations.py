@@ -97,7 +97,7 @@ def hold(_store: Any, path: str, *, deadline_s: float) -> str:
     return chores.hold(path, deadline_s=deadline_s)
 
 
-def test_calibrations_leave_a_child_to_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calibrations_leave_a_child_to_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A calibration takes many times as long as an answer."""
     monkeypatch.setattr(calibrations, "calibration", hold)
     settings = Settings(models_store=tmp_path / "store", state_dir=tmp_path)
@@ -106,30 +106,29 @@ def test_calibrations_leave_a_child_to_requests(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(service.models, "known", lambda _id: True)
     files = [tmp_path / "one", tmp_path / "two"]
 
-    async def work() -> None:
-        lane = Pool("test", 2)
-        store: Any = None  # nothing reads it
-        calibrating = Calibrations(settings, store, service.models, lane, lane)
-        lane.start()
-        try:
-            asked = [asyncio.ensure_future(calibrating.of(str(file))) for file in files]
-            await asyncio.to_thread(until, lambda: lane.state().idle + sum(file.exists() for file in files) == 2)
-            assert await lane.run(chores.echo, 1, timeout_s=20) == 1
-            assert [file.exists() for file in files] == [True, False]
-            files[0].unlink()
-            await asyncio.to_thread(until, files[1].exists)
-            files[1].unlink()
-            await asyncio.gather(*asked)
-        finally:
-            await lane.close()
-
-    asyncio.run(work())
+    lane = Pool("test", 2)
+    store: Any = None  # nothing reads it
+    calibrating = Calibrations(settings, store, service.models, lane, lane)
+    lane.start()
+    try:
+        asked = [asyncio.ensure_future(calibrating.of(str(file))) for file in files]
+        await asyncio.to_thread(until, lambda: lane.state().idle + sum(file.exists() for file in files) == 2)
+        assert await lane.run(chores.echo, 1, timeout_s=20) == 1
+        assert [file.exists() for file in files] == [True, False]
+        files[0].unlink()
+        await asyncio.to_thread(until, files[1].exists)
+        files[1].unlink()
+        await asyncio.gather(*asked)
+    finally:
+        await lane.close()
 
 
 # --- by itself -------------------------------------------------------------------------------------------------------
 
 
-def test_corrections_follow_the_versions_that_are_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_corrections_follow_the_versions_that_are_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Calibrated when a server sees a new version, again after an hour, and again where it failed."""
     registry = Registry(tmp_path / "store")
     first = registry.register(make_linear(tmp_path / "1").write())
@@ -149,26 +148,23 @@ def test_corrections_follow_the_versions_that_are_registered(tmp_path: Path, mon
     monkeypatch.setattr(calibrations, "read_record", lambda directory: directory == first.directory or None)
     service = Service(Settings(models_store=tmp_path / "store", state_dir=tmp_path))
 
-    async def follow() -> None:
-        service.calibrations.watch()
-        await asyncio.sleep(0.1)
-        assert asked == [], "one version has nothing to be compared with"
-        registry.register(make_linear(tmp_path / "2").write(version="2"), active=False)
-        registry.register(make_linear(tmp_path / "other").write(id="other"))
-        await asyncio.to_thread(until, lambda: len(asked) == 2)
-        await asyncio.sleep(0.1)
-        assert asked == ["loan", "loan"]
-        registry.register(make_linear(tmp_path / "3").write(version="3"))
-        await asyncio.to_thread(until, lambda: len(asked) == 3)
-        monkeypatch.setattr(calibrations, "AGAIN_S", 0.0)
-        await asyncio.to_thread(until, lambda: len(asked) > 4)
-        await service.calibrations.close()
-
-    asyncio.run(follow())
+    service.calibrations.watch()
+    await asyncio.sleep(0.1)
+    assert asked == [], "one version has nothing to be compared with"
+    registry.register(make_linear(tmp_path / "2").write(version="2"), active=False)
+    registry.register(make_linear(tmp_path / "other").write(id="other"))
+    await asyncio.to_thread(until, lambda: len(asked) == 2)
+    await asyncio.sleep(0.1)
+    assert asked == ["loan", "loan"]
+    registry.register(make_linear(tmp_path / "3").write(version="3"))
+    await asyncio.to_thread(until, lambda: len(asked) == 3)
+    monkeypatch.setattr(calibrations, "AGAIN_S", 0.0)
+    await asyncio.to_thread(until, lambda: len(asked) > 4)
+    await service.calibrations.close()
     assert set(asked) == {"loan"}
 
 
-def test_corrections_are_computed_where_no_job_has_been(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_corrections_are_computed_where_no_job_has_been(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = Registry(tmp_path / "store")
     registry.register(make_linear(tmp_path / "1").write())
     registry.register(make_linear(tmp_path / "2").write(version="2"), active=False)
@@ -184,13 +180,10 @@ def test_corrections_are_computed_where_no_job_has_been(tmp_path: Path, monkeypa
     monkeypatch.setattr(calibrations, "read_record", lambda _directory: True)
     service = Service(Settings(models_store=tmp_path / "store", state_dir=tmp_path, lanes_bounds=1))
 
-    async def follow() -> None:
-        service.ledger.start()
-        service.calibrations.watch()
-        try:
-            await asyncio.to_thread(until, lambda: computed)
-        finally:
-            await service.close()
-
-    asyncio.run(follow())
+    service.ledger.start()
+    service.calibrations.watch()
+    try:
+        await asyncio.to_thread(until, lambda: computed)
+    finally:
+        await service.close()
     assert computed[0]["bins"] == []

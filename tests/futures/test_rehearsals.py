@@ -1,6 +1,5 @@
 """Rehearsals that a server ends or starts again: those whose job is gone, and no others."""
 
-import asyncio
 import errno
 import os
 from collections.abc import AsyncIterator
@@ -77,51 +76,44 @@ def members(model: RegisteredModel) -> Path:
     return path
 
 
-def test_a_rehearsal_that_was_begun_without_a_job_is_started_once(tmp_path: Path, model: RegisteredModel) -> None:
-    async def work() -> None:
-        begin(model)
-        async with looking(tmp_path) as looks:
-            looks.rehearsals.watch()
-            await looks.more()
-            await looks.more()
-            (job,) = await looks.jobs.newest(10)
-            assert (job.kind, job.about) == ("futures", model.name)
-        assert status(model)["status"] == "pending"
-
-    asyncio.run(work())
+async def test_a_rehearsal_that_was_begun_without_a_job_is_started_once(tmp_path: Path, model: RegisteredModel) -> None:
+    begin(model)
+    async with looking(tmp_path) as looks:
+        looks.rehearsals.watch()
+        await looks.more()
+        await looks.more()
+        (job,) = await looks.jobs.newest(10)
+        assert (job.kind, job.about) == ("futures", model.name)
+    assert status(model)["status"] == "pending"
 
 
 @pytest.mark.parametrize("made", [True, False])
-def test_a_rehearsal_whose_job_was_abandoned_has_failed(tmp_path: Path, model: RegisteredModel, made: bool) -> None:
+async def test_a_rehearsal_whose_job_was_abandoned_has_failed(
+    tmp_path: Path, model: RegisteredModel, made: bool
+) -> None:
     """And is not started again by itself: it may be what ends the servers."""
 
-    async def work() -> None:
-        async with looking(tmp_path) as looks:
-            job = await looks.rehearsals.start(model.name, {})
-            if made:
-                members(model)
-            assert looks.jobs._connection.records.fail(job.id, JobAbandoned()) is not None
-            looks.rehearsals.watch()
-            await looks.more()
-            assert [one.id for one in await looks.jobs.newest(10)] == [job.id]
-        found = status(model)
-        assert found["status"] == "failed"
-        assert "goes on where it was" in found["detail"]
-
-    asyncio.run(work())
+    async with looking(tmp_path) as looks:
+        job = await looks.rehearsals.start(model.name, {})
+        if made:
+            members(model)
+        assert looks.jobs._connection.records.fail(job.id, JobAbandoned()) is not None
+        looks.rehearsals.watch()
+        await looks.more()
+        assert [one.id for one in await looks.jobs.newest(10)] == [job.id]
+    found = status(model)
+    assert found["status"] == "failed"
+    assert "goes on where it was" in found["detail"]
 
 
-def test_a_rehearsal_whose_jobs_were_lost_has_failed(tmp_path: Path, model: RegisteredModel) -> None:
-    async def work() -> None:
-        kept = members(model)
-        async with looking(tmp_path) as looks:
-            looks.rehearsals.watch()
-            await looks.more()
-            assert await looks.jobs.newest(10) == []
-        assert status(model)["status"] == "failed"
-        assert kept.exists()
-
-    asyncio.run(work())
+async def test_a_rehearsal_whose_jobs_were_lost_has_failed(tmp_path: Path, model: RegisteredModel) -> None:
+    kept = members(model)
+    async with looking(tmp_path) as looks:
+        looks.rehearsals.watch()
+        await looks.more()
+        assert await looks.jobs.newest(10) == []
+    assert status(model)["status"] == "failed"
+    assert kept.exists()
 
 
 def test_future_models_that_may_not_be_read_are_damaged(
@@ -141,7 +133,7 @@ def test_future_models_that_may_not_be_read_are_damaged(
     assert not wants_futures(model)
 
 
-def test_a_stress_that_is_none_is_refused_before_it_is_a_job(tmp_path: Path) -> None:
+async def test_a_stress_that_is_none_is_refused_before_it_is_a_job(tmp_path: Path) -> None:
     def odd(directory: Any, X: np.ndarray, y: np.ndarray, columns: tuple[str, ...]) -> None:
         for i, record in enumerate(directory.records):
             record |= {"note": "late", "branch": 4, "day": f"2026-03-{1 + i % 31:02}"}
@@ -150,31 +142,25 @@ def test_a_stress_that_is_none_is_refused_before_it_is_a_job(tmp_path: Path) -> 
 
     model = registered(tmp_path, odd)
 
-    async def work() -> None:
+    async with looking(tmp_path) as looks:
+        for column, why in (
+            ("note", 'has "late", which must be a number or a date'),
+            ("branch", 'The column "branch" has the same value in all records'),
+            ("housing", 'no stress along "housing", only along one of'),
+        ):
+            with pytest.raises(InvalidRequest) as caught:
+                await looks.rehearsals.start(model.name, {"stress": Stress(column=column, direction="up")})
+            (fault,) = caught.value.faults
+            assert (fault.pointer, why in fault.detail) == ("/stress/column", True), fault
+        assert await looks.jobs.newest(10) == []
+        await looks.rehearsals.start(model.name, {"stress": Stress(column="day", direction="up")})
+
+
+async def test_a_rehearsal_of_the_command_line_is_left_alone(tmp_path: Path, model: RegisteredModel) -> None:
+    with alone(model):
+        members(model)
         async with looking(tmp_path) as looks:
-            for column, why in (
-                ("note", 'has "late", which must be a number or a date'),
-                ("branch", 'The column "branch" has the same value in all records'),
-                ("housing", 'no stress along "housing", only along one of'),
-            ):
-                with pytest.raises(InvalidRequest) as caught:
-                    await looks.rehearsals.start(model.name, {"stress": Stress(column=column, direction="up")})
-                (fault,) = caught.value.faults
-                assert (fault.pointer, why in fault.detail) == ("/stress/column", True), fault
+            looks.rehearsals.watch()
+            await looks.more()
             assert await looks.jobs.newest(10) == []
-            await looks.rehearsals.start(model.name, {"stress": Stress(column="day", direction="up")})
-
-    asyncio.run(work())
-
-
-def test_a_rehearsal_of_the_command_line_is_left_alone(tmp_path: Path, model: RegisteredModel) -> None:
-    async def work() -> None:
-        with alone(model):
-            members(model)
-            async with looking(tmp_path) as looks:
-                looks.rehearsals.watch()
-                await looks.more()
-                assert await looks.jobs.newest(10) == []
-        assert status(model)["status"] == "pending"
-
-    asyncio.run(work())
+    assert status(model)["status"] == "pending"

@@ -1,7 +1,5 @@
 """The client with jobs: it waits for them, and reads batches as lines."""
 
-import asyncio
-
 import pytest
 from recourse_client import AsyncClient, Client, ProblemError
 
@@ -24,11 +22,7 @@ def test_it_waits_for_a_job(server: Server) -> None:
         assert client.audit("loan", {"model": "loan@1"})["broken"] == 0
 
 
-def test_it_reads_the_lines_of_a_batch(server: Server) -> None:
-    async def awaited() -> list[object]:
-        async with AsyncClient(url_of(server), verify=NO_TLS) as client:
-            return [line["reference"] async for line in client.batch({"model": "loan"}, ROWS)]
-
+async def test_it_reads_the_lines_of_a_batch(server: Server) -> None:
     with Client(url_of(server), verify=NO_TLS) as client:
         answer, problem = client.batch({"model": "loan"}, iter(ROWS))
         assert (answer["status"], answer["reference"]) == ("found", "first")
@@ -36,7 +30,8 @@ def test_it_reads_the_lines_of_a_batch(server: Server) -> None:
         job = client.submit_batch({"model": "loan"}, ROWS, idempotency_key="one-batch")
         assert client.submit_batch({"model": "loan"}, ROWS, idempotency_key="one-batch")["id"] == job["id"]
         assert client.wait(job["id"])["status"] == "succeeded"
-    assert asyncio.run(awaited()) == ["first", "second"]
+    async with AsyncClient(url_of(server), verify=NO_TLS) as awaiting:
+        assert [line["reference"] async for line in awaiting.batch({"model": "loan"}, ROWS)] == ["first", "second"]
 
 
 def test_a_cancelled_job_has_a_problem_for_a_result(server: Server) -> None:

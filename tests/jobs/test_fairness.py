@@ -58,20 +58,17 @@ async def ended(jobs: Jobs, job: Job) -> Job:
 
 
 @pytest.mark.slow
-def test_a_small_batch_and_a_job_do_not_wait_for_the_large_batch_of_another_key(settings: Settings) -> None:
-    async def work() -> None:
-        kinds = {BATCH: numbered, "hold": lambda _store, payload, **_options: payload}
-        async with opened(settings, _OneAtATime(), kinds) as jobs:
-            large = await of("one", lambda: jobs.submit_batch(BATCH, {"deadline_s": 60.0}, [{}] * MANY))
-            while not (await jobs._load([large.id]))[0].done:
-                await asyncio.sleep(0.02)
-            small = await of("other", lambda: jobs.submit_batch(BATCH, {"deadline_s": 60.0}, [{}] * 40))
-            single = await of("other", lambda: jobs.submit("hold", {}, timeout_s=60.0))
-            for job in (small, single):
-                assert (await ended(jobs, job)).status is JobStatus.SUCCEEDED
-            (now,) = await jobs._load([large.id])
-            assert now.done < MANY / 2, "it was in the queue long before"
-            assert (await ended(jobs, large)).done == MANY
-            assert queue.KEYS_AT_ONCE > 1
-
-    asyncio.run(work())
+async def test_a_small_batch_and_a_job_do_not_wait_for_the_large_batch_of_another_key(settings: Settings) -> None:
+    kinds = {BATCH: numbered, "hold": lambda _store, payload, **_options: payload}
+    async with opened(settings, _OneAtATime(), kinds) as jobs:
+        large = await of("one", lambda: jobs.submit_batch(BATCH, {"deadline_s": 60.0}, [{}] * MANY))
+        while not (await jobs._load([large.id]))[0].done:
+            await asyncio.sleep(0.02)
+        small = await of("other", lambda: jobs.submit_batch(BATCH, {"deadline_s": 60.0}, [{}] * 40))
+        single = await of("other", lambda: jobs.submit("hold", {}, timeout_s=60.0))
+        for job in (small, single):
+            assert (await ended(jobs, job)).status is JobStatus.SUCCEEDED
+        (now,) = await jobs._load([large.id])
+        assert now.done < MANY / 2, "it was in the queue long before"
+        assert (await ended(jobs, large)).done == MANY
+        assert queue.KEYS_AT_ONCE > 1

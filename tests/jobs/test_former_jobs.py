@@ -3,7 +3,6 @@
 `data/jobs-1.json` holds its rows: jobs that had ended in each way, and others that were begun or waited.
 """
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -57,7 +56,7 @@ def numbered(_store: Store, payload: dict[str, Any], **_options: Any) -> list[st
     return [json.dumps({"id": f"rec_{payload['first'] + i}"}) for i in range(len(payload["rows"]))]
 
 
-def test_jobs_of_the_release_before_are_there_and_those_that_had_not_ended_are_finished(
+async def test_jobs_of_the_release_before_are_there_and_those_that_had_not_ended_are_finished(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue, "PARTS_POLL_S", 0.05)
@@ -95,20 +94,17 @@ def test_jobs_of_the_release_before_are_there_and_those_that_had_not_ended_are_f
         left = await jobs._connection.queue.client.list_queues_async()
         assert not {one.name for one in left} & {*FORMER_QUEUES}
 
-    async def work() -> None:
-        lane = _Gate()
-        lane.open.set()
-        async with opened(settings, lane, kinds) as jobs:
-            await look(jobs)
-
-    asyncio.run(work())
+    lane = _Gate()
+    lane.open.set()
+    async with opened(settings, lane, kinds) as jobs:
+        await look(jobs)
     migrate(url)
     engine = open_engine(url)
     assert not sa.inspect(engine).has_table("batch_chunks"), "records of applicants are nowhere else"
     engine.dispose()
 
 
-def test_what_was_interrupted_goes_on(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_interrupted_goes_on(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     url = database_url(settings, FILE)
     write_former(url)
     with monkeypatch.context() as broken:
@@ -116,13 +112,8 @@ def test_what_was_interrupted_goes_on(settings: Settings, monkeypatch: pytest.Mo
         with pytest.raises(ZeroDivisionError):
             migrate(url)
     migrate(url)
-
-    async def work() -> int:
-        jobs = Jobs(settings.model_copy(update={"run_jobs": False}), Pool("test", 1), Store(root=""), {})
-        jobs.start()
-        await jobs.opened()
-        found = await jobs.newest(20)
-        await jobs.close()
-        return len(found)
-
-    assert asyncio.run(work()) == 7
+    jobs = Jobs(settings.model_copy(update={"run_jobs": False}), Pool("test", 1), Store(root=""), {})
+    jobs.start()
+    await jobs.opened()
+    assert len(await jobs.newest(20)) == 7
+    await jobs.close()

@@ -84,7 +84,7 @@ def taken_under(engine: sa.Engine, executor_id: str, job: Job) -> Sequence[str]:
 
 
 @pytest.mark.slow
-def test_parts_taken_under_a_name_that_has_a_new_holder_are_computed(
+async def test_parts_taken_under_a_name_that_has_a_new_holder_are_computed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(presence, "BEAT_S", 0.2)
@@ -106,51 +106,45 @@ def test_parts_taken_under_a_name_that_has_a_new_holder_are_computed(
         lines = "".join([part async for part in jobs.lines(job)]).split()
         assert lines == [str(i) for i in range(ROWS)]
 
-    async def races() -> None:
-        lane = _Gate()
-        async with opened(settings, lane) as jobs:
-            for _ in range(REPEATS[jobs._connection.engine.dialect.name]):
-                await race(jobs, lane)
-            # What was queued again needlessly is taken before DBOS stops.
-            list_parts = jobs._connection.queue.client.list_workflows_async
-            while await list_parts(status=["ENQUEUED", "PENDING"]):
-                await asyncio.sleep(0.05)
-
-    asyncio.run(races())
+    lane = _Gate()
+    async with opened(settings, lane) as jobs:
+        for _ in range(REPEATS[jobs._connection.engine.dialect.name]):
+            await race(jobs, lane)
+        # What was queued again needlessly is taken before DBOS stops.
+        list_parts = jobs._connection.queue.client.list_workflows_async
+        while await list_parts(status=["ENQUEUED", "PENDING"]):
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.slow
-def test_after_a_silence_of_its_own_a_process_is_patient_with_others(
+async def test_after_a_silence_of_its_own_a_process_is_patient_with_others(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database was away for all of them: what they had begun is still being computed."""
     monkeypatch.setattr(presence, "BEAT_S", 600.0)
     monkeypatch.setattr(queue, "PARTS_POLL_S", 0.02)
 
-    async def work() -> None:
-        lane = _Gate()
-        async with opened(settings, lane) as jobs:
-            job = await jobs.submit_batch(BATCH, {"deadline_s": 60.0}, ({} for _ in range(ROWS)))
-            connection = jobs._connection
-            taken: list[str] = []
-            async with asyncio.timeout(PATIENCE_S):
-                while not taken:
-                    taken += await asyncio.to_thread(taken_under, connection.engine, "ghost", job)
+    lane = _Gate()
+    async with opened(settings, lane) as jobs:
+        job = await jobs.submit_batch(BATCH, {"deadline_s": 60.0}, ({} for _ in range(ROWS)))
+        connection = jobs._connection
+        taken: list[str] = []
+        async with asyncio.timeout(PATIENCE_S):
+            while not taken:
+                taken += await asyncio.to_thread(taken_under, connection.engine, "ghost", job)
 
-            async def beat() -> set[str]:
-                await asyncio.to_thread(connection._beat, set())
-                begun = await asyncio.to_thread(connection.queue.begun)
-                return {one.workflow_id for one in begun if one.executor_id == "ghost"}
+        async def beat() -> set[str]:
+            await asyncio.to_thread(connection._beat, set())
+            begun = await asyncio.to_thread(connection.queue.begun)
+            return {one.workflow_id for one in begun if one.executor_id == "ghost"}
 
-            connection._heard_s = time.monotonic() - presence.SILENT_S
-            assert await beat() == {*taken}
-            assert await beat() == {*taken}
-            connection._patient_until_s = time.monotonic()
-            assert await beat() == set()
-            lane.open.set()
-            async with asyncio.timeout(PATIENCE_S):
-                while not (job := await jobs.get(job.id)).status.finished:
-                    await asyncio.sleep(0.02)
-            assert job.done == ROWS
-
-    asyncio.run(work())
+        connection._heard_s = time.monotonic() - presence.SILENT_S
+        assert await beat() == {*taken}
+        assert await beat() == {*taken}
+        connection._patient_until_s = time.monotonic()
+        assert await beat() == set()
+        lane.open.set()
+        async with asyncio.timeout(PATIENCE_S):
+            while not (job := await jobs.get(job.id)).status.finished:
+                await asyncio.sleep(0.02)
+        assert job.done == ROWS

@@ -10,7 +10,7 @@ from app.jobs import retention
 from app.jobs.retention import Retention
 
 
-def test_jobs_are_forgotten_again_after_that_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_jobs_are_forgotten_again_after_that_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     warned: list[str] = []
     log = SimpleNamespace(info=lambda *_, **__: None, warning=lambda event, **_: warned.append(event))
     monkeypatch.setattr(retention, "log", log)
@@ -33,12 +33,9 @@ def test_jobs_are_forgotten_again_after_that_has_failed(monkeypatch: pytest.Monk
     monkeypatch.setattr(Retention, "_newest_at", newest_at)
     monkeypatch.setattr(Retention, "forget", forget)
 
-    async def work() -> None:
-        forgetting = asyncio.create_task(Retention(connection, 1.0).run())
-        async with asyncio.timeout(20):
-            await seen.wait()
-        forgetting.cancel()
-        await asyncio.wait([forgetting])
-
-    asyncio.run(work())
+    forgetting = asyncio.create_task(Retention(connection, 1.0).run())
+    async with asyncio.timeout(20):
+        await seen.wait()
+    forgetting.cancel()
+    await asyncio.wait([forgetting])
     assert warned == ["jobs-not-forgotten"]

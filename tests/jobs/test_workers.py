@@ -57,7 +57,7 @@ def test_workers_that_lose_their_connections_keep_their_names(
 
 
 @pytest.mark.slow
-def test_a_worker_that_takes_too_many_jobs_lets_them_wait(
+async def test_a_worker_that_takes_too_many_jobs_lets_them_wait(
     records: Records, ledger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool_module, "WAITING_PER_CHILD", 1)
@@ -68,21 +68,18 @@ def test_a_worker_that_takes_too_many_jobs_lets_them_wait(
             {"id": name, "kind": "hold", "payload": payload, "timeout_s": 30.0, "detail": "full", "key": None}
         )
 
-    async def work() -> None:
-        lane = Pool("test", 1)
-        executor = new_executor(records, lane=lane, kinds=KINDS)
-        try:
-            async with asyncio.timeout(60):
-                taken = [asyncio.ensure_future(executor.compute(name, 0, None, single=True)) for name in names]
-                await asyncio.sleep(0)
-                taken[4].cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await taken.pop(4)
-                await asyncio.gather(*taken)
-        finally:
-            await lane.close()
-
-    asyncio.run(work())
+    lane = Pool("test", 1)
+    executor = new_executor(records, lane=lane, kinds=KINDS)
+    try:
+        async with asyncio.timeout(60):
+            taken = [asyncio.ensure_future(executor.compute(name, 0, None, single=True)) for name in names]
+            await asyncio.sleep(0)
+            taken[4].cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await taken.pop(4)
+            await asyncio.gather(*taken)
+    finally:
+        await lane.close()
     found = {job.id: job.status for job in records.load(names)}
     assert found.pop(names[4]) is JobStatus.QUEUED
     assert set(found.values()) == {JobStatus.SUCCEEDED}
@@ -91,22 +88,19 @@ def test_a_worker_that_takes_too_many_jobs_lets_them_wait(
 
 
 @pytest.mark.slow
-def test_rows_that_need_no_answer_any_more_are_no_longer_computed(records: Records, ledger: Path) -> None:
+async def test_rows_that_need_no_answer_any_more_are_no_longer_computed(records: Records, ledger: Path) -> None:
     payload = {"ledger": str(ledger), "deadline_s": 60.0}
     part = Part(
         job="job", number=0, kind="refuse_one", payload=payload, timeout_s=None, first=0, rows=[{}] * (GROUP + 1),
         lines=None, attempts=1,
     )  # fmt: skip
 
-    async def work() -> None:
-        lane = Pool("test", 2)
-        lane.start()
-        try:
-            async with asyncio.timeout(60):
-                with pytest.raises(InvalidRecord):
-                    await new_executor(records, lane=lane, kinds=KINDS)._lines(part)
-                assert lane.state().ended == {"cancelled": 1}
-        finally:
-            await lane.close()
-
-    asyncio.run(work())
+    lane = Pool("test", 2)
+    lane.start()
+    try:
+        async with asyncio.timeout(60):
+            with pytest.raises(InvalidRecord):
+                await new_executor(records, lane=lane, kinds=KINDS)._lines(part)
+            assert lane.state().ended == {"cancelled": 1}
+    finally:
+        await lane.close()

@@ -98,10 +98,7 @@ def limited(**settings: Any) -> Access:
     async def forget(_records: object) -> None:
         """Nothing is kept."""
 
-    async def build() -> Access:
-        return Access(chosen, Recorder(chosen, forget))
-
-    return asyncio.run(build())
+    return Access(chosen, Recorder(chosen, forget))
 
 
 def keyed(read: Callable[[], Awaitable[list[Key]]]) -> Access:
@@ -156,84 +153,77 @@ def test_who_was_silent_for_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch
     assert list(door._buckets) == ["a", "c"]
 
 
-def test_all_who_wait_for_the_keys_are_told_at_once_that_they_cannot_be_read() -> None:
+async def test_all_who_wait_for_the_keys_are_told_at_once_that_they_cannot_be_read() -> None:
     """Where each waited for the one before it, the last would wait for hours."""
 
-    async def work() -> None:
-        stalled, tried = asyncio.Event(), 0
+    stalled, tried = asyncio.Event(), 0
 
-        async def read() -> list[Key]:
-            nonlocal tried
-            tried += 1
-            await stalled.wait()
-            raise LedgerUnavailable
+    async def read() -> list[Key]:
+        nonlocal tried
+        tried += 1
+        await stalled.wait()
+        raise LedgerUnavailable
 
-        door = keyed(read)
-        callers = [asyncio.create_task(door.identify(None)) for _ in range(20)]
-        await asyncio.sleep(0)
-        stalled.set()
-        for caller in callers:
-            with pytest.raises(NotReady, match="keys cannot be read"):
-                await caller
-        assert tried == 1
-        with pytest.raises(NotReady):
-            await door.identify(None)
-        assert tried == 2
-
-    asyncio.run(work())
+    door = keyed(read)
+    callers = [asyncio.create_task(door.identify(None)) for _ in range(20)]
+    await asyncio.sleep(0)
+    stalled.set()
+    for caller in callers:
+        with pytest.raises(NotReady, match="keys cannot be read"):
+            await caller
+    assert tried == 1
+    with pytest.raises(NotReady):
+        await door.identify(None)
+    assert tried == 2
 
 
-def test_a_scope_of_another_release_is_told_once_not_whenever_keys_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_scope_of_another_release_is_told_once_not_whenever_keys_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     told: list[tuple[Any, ...]] = []
 
     class Log:
         def warning(self, event: str, *, key: str, scopes: list[str]) -> None:
             told.append((event, key, scopes))
 
-    async def work() -> None:
-        digest = hashlib.sha256(b"secret").hexdigest()
-        key = Key(
-            id="one", name="", scopes=frozenset({Scope.MODELS}), digest=digest, created_at="", revoked_at=None,
-            unknown=frozenset({"appeals"}),
-        )  # fmt: skip
-        reads = 0
-
-        async def read() -> list[Key]:
-            nonlocal reads
-            reads += 1
-            return [key]
-
-        door = keyed(read)
-        assert [await door.identify("rk_one_secret") for _ in range(3)] == [key] * 3
-        assert reads == 3
-        with pytest.raises(InsufficientScope):
-            door.require(key, [Scope.AUDIT])
-
     monkeypatch.setattr(access, "log", Log())
     monkeypatch.setattr(access, "FRESH_S", 0.0)
-    asyncio.run(work())
+    digest = hashlib.sha256(b"secret").hexdigest()
+    key = Key(
+        id="one", name="", scopes=frozenset({Scope.MODELS}), digest=digest, created_at="", revoked_at=None,
+        unknown=frozenset({"appeals"}),
+    )  # fmt: skip
+    reads = 0
+
+    async def read() -> list[Key]:
+        nonlocal reads
+        reads += 1
+        return [key]
+
+    door = keyed(read)
+    assert [await door.identify("rk_one_secret") for _ in range(3)] == [key] * 3
+    assert reads == 3
+    with pytest.raises(InsufficientScope):
+        door.require(key, [Scope.AUDIT])
     assert told == [("unknown-scope", "one", ["appeals"])]
 
 
-def test_one_request_of_another_caller_goes_on_between_many_of_one() -> None:
+async def test_one_request_of_another_caller_goes_on_between_many_of_one() -> None:
     went_on: list[str] = []
 
     async def request(caller: str, rounds: Rounds) -> None:
         await rounds.turn(caller)
         went_on.append(caller)
 
-    async def work() -> None:
-        rounds = Rounds()
-        many = [asyncio.create_task(request("many", rounds)) for _ in range(100)]
-        await asyncio.sleep(0)
-        assert went_on == ["many"], "those that wait let the event loop go on"
-        many[50].cancel()
-        await asyncio.gather(request("one", rounds), *many, return_exceptions=True)
-        assert went_on.index("one") <= 2
-        assert went_on.count("many") == 99
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        with pytest.raises(StopIteration):  # it returns at once
-            rounds.turn("many").send(None)
-
-    asyncio.run(work())
+    rounds = Rounds()
+    many = [asyncio.create_task(request("many", rounds)) for _ in range(100)]
+    await asyncio.sleep(0)
+    assert went_on == ["many"], "those that wait let the event loop go on"
+    many[50].cancel()
+    await asyncio.gather(request("one", rounds), *many, return_exceptions=True)
+    assert went_on.index("one") <= 2
+    assert went_on.count("many") == 99
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    with pytest.raises(StopIteration):  # it returns at once
+        rounds.turn("many").send(None)

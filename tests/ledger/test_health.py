@@ -70,21 +70,17 @@ def test_a_ledger_that_cannot_be_written_says_why(tmp_path: Path, monkeypatch: p
     assert "MB left" in checked(settings)
 
 
-def test_a_full_disk_is_named_where_the_ledger_cannot_be_opened(
+async def test_a_full_disk_is_named_where_the_ledger_cannot_be_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / FILE).mkdir()
     monkeypatch.setattr(health, "LEAST_FREE", 2**62)
-
-    async def work() -> str:
-        recorder = Recorder(Settings(state_dir=tmp_path, run_jobs=False), forget)
-        assert not await recorder._try_to_open()
-        with pytest.raises(LedgerUnavailable) as caught:
-            await recorder.check()
-        await recorder.close()
-        return caught.value.detail
-
-    assert "MB left" in asyncio.run(work())
+    recorder = Recorder(Settings(state_dir=tmp_path, run_jobs=False), forget)
+    assert not await recorder._try_to_open()
+    with pytest.raises(LedgerUnavailable) as caught:
+        await recorder.check()
+    await recorder.close()
+    assert "MB left" in caught.value.detail
 
 
 @pytest.mark.parametrize(
@@ -148,17 +144,14 @@ def test_not_every_error_of_sqlite_is_about_its_tables(tmp_path: Path) -> None:
     assert reason(caught.value, unknown="It cannot be reached.") == "It cannot be reached."
 
 
-def test_a_ledger_that_was_not_opened_says_why_to_every_request(tmp_path: Path) -> None:
+async def test_a_ledger_that_was_not_opened_says_why_to_every_request(tmp_path: Path) -> None:
     (tmp_path / FILE).mkdir()
 
-    async def work() -> None:
-        recorder = Recorder(Settings(state_dir=tmp_path, run_jobs=False), forget)
-        assert not await recorder._try_to_open()
-        with pytest.raises(LedgerUnavailable, match="The file of the ledger cannot be opened"):
-            recorder.require()
-        await recorder.close()
-
-    asyncio.run(work())
+    recorder = Recorder(Settings(state_dir=tmp_path, run_jobs=False), forget)
+    assert not await recorder._try_to_open()
+    with pytest.raises(LedgerUnavailable, match="The file of the ledger cannot be opened"):
+        recorder.require()
+    await recorder.close()
 
 
 def test_a_changed_end_of_the_chain_is_found_at_the_start(tmp_path: Path) -> None:

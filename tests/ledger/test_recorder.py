@@ -83,102 +83,87 @@ async def forget(_records: object) -> None:
     """Nothing is kept elsewhere."""
 
 
-def test_nothing_to_record_waits_for_no_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_to_record_waits_for_no_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "PATIENCE_S", 0.05)
 
-    async def work() -> None:
-        closed = Recorder(Settings(state_dir=tmp_path), forget)
-        await closed.record()
-        with pytest.raises(LedgerUnavailable):
-            await closed.record(new_record(1))
-
-    asyncio.run(work())
+    closed = Recorder(Settings(state_dir=tmp_path), forget)
+    await closed.record()
+    with pytest.raises(LedgerUnavailable):
+        await closed.record(new_record(1))
 
 
 @pytest.mark.usefixtures("patient")
-def test_what_is_refused_while_another_one_writes_is_not_recorded_later(
+async def test_what_is_refused_while_another_one_writes_is_not_recorded_later(
     url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work() -> None:
-        async with opened(settings) as ledger:
-            with written_elsewhere(url):
-                first = asyncio.create_task(told(ledger.record(new_record(1))))
-                await until(lambda: ledger._writing and not ledger._waiting)
-                monkeypatch.setattr(recorder, "PATIENCE_S", 0.05)
-                assert [await told(ledger.record(new_record(number))) for number in (2, 3)] == [False, False]
-                assert not ledger._waiting
-                monkeypatch.setattr(recorder, "PATIENCE_S", LONG_S)
-            assert await first
-            await ledger.record(new_record(4))
-
-    asyncio.run(work())
+    async with opened(settings) as ledger:
+        with written_elsewhere(url):
+            first = asyncio.create_task(told(ledger.record(new_record(1))))
+            await until(lambda: ledger._writing and not ledger._waiting)
+            monkeypatch.setattr(recorder, "PATIENCE_S", 0.05)
+            assert [await told(ledger.record(new_record(number))) for number in (2, 3)] == [False, False]
+            assert not ledger._waiting
+            monkeypatch.setattr(recorder, "PATIENCE_S", LONG_S)
+        assert await first
+        await ledger.record(new_record(4))
     assert recorded(url) == {"rec_0001", "rec_0004"}
 
 
 @pytest.mark.usefixtures("patient")
-def test_who_is_being_written_when_the_time_is_over_is_told_what_comes_of_it(
+async def test_who_is_being_written_when_the_time_is_over_is_told_what_comes_of_it(
     url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work() -> None:
-        async with opened(settings) as ledger:
-            with written_elsewhere(url):
-                monkeypatch.setattr(recorder, "PATIENCE_S", 0.0)
-                late = asyncio.create_task(told(ledger.record(new_record(1))))
-                await asyncio.sleep(0)  # its time is over, but it is taken before it hears of that
-                monkeypatch.setattr(recorder, "PATIENCE_S", LONG_S)
-                await until(lambda: not ledger._waiting)
-            assert await late
-
-    asyncio.run(work())
+    async with opened(settings) as ledger:
+        with written_elsewhere(url):
+            monkeypatch.setattr(recorder, "PATIENCE_S", 0.0)
+            late = asyncio.create_task(told(ledger.record(new_record(1))))
+            await asyncio.sleep(0)  # its time is over, but it is taken before it hears of that
+            monkeypatch.setattr(recorder, "PATIENCE_S", LONG_S)
+            await until(lambda: not ledger._waiting)
+        assert await late
     assert recorded(url) == {"rec_0001"}
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_stalled_database_takes_no_threads_from_others(
+async def test_a_stalled_database_takes_no_threads_from_others(
     url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And those who only read do not keep anybody from writing."""
 
-    async def work() -> None:
-        over = threading.Event()
-        async with opened(settings) as ledger:
-            try:
-                monkeypatch.setattr(recorder, "PATIENCE_S", 0.05)
-                stalled = [told(ledger.run(lambda _engine: over.wait())) for _ in range(50)]
-                assert await asyncio.gather(*stalled) == [False] * 50
-                monkeypatch.setattr(recorder, "PATIENCE_S", LONG_S)
-                async with asyncio.timeout(LONG_S):
-                    await asyncio.to_thread(lambda: None)
-                    await ledger.record(new_record(1))
-            finally:
-                over.set()
-            assert await ledger.ask(lambda opened: opened.find("rec_0001").entry.number) == 1
-
-    asyncio.run(work())
+    over = threading.Event()
+    async with opened(settings) as ledger:
+        try:
+            monkeypatch.setattr(recorder, "PATIENCE_S", 0.05)
+            stalled = [told(ledger.run(lambda _engine: over.wait())) for _ in range(50)]
+            assert await asyncio.gather(*stalled) == [False] * 50
+            monkeypatch.setattr(recorder, "PATIENCE_S", LONG_S)
+            async with asyncio.timeout(LONG_S):
+                await asyncio.to_thread(lambda: None)
+                await ledger.record(new_record(1))
+        finally:
+            over.set()
+        assert await ledger.ask(lambda opened: opened.find("rec_0001").entry.number) == 1
 
 
 @pytest.mark.usefixtures("patient")
-def test_closing_does_not_wait_for_a_database_that_is_stalled(
+async def test_closing_does_not_wait_for_a_database_that_is_stalled(
     url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "CLOSE_S", 0.05)
 
-    async def work() -> None:
-        async with opened(settings) as ledger:
-            with written_elsewhere(url):
-                given = asyncio.create_task(told(ledger.record(new_record(1))))
-                await until(lambda: ledger._writing and not ledger._waiting)
-                async with asyncio.timeout(LONG_S / 2):
-                    await ledger.close()
-                    assert not await given
-            # What had been begun ends now, and takes its connection with it.
-            await asyncio.to_thread(ledger._writer.shutdown)
-
-    asyncio.run(work())
+    async with opened(settings) as ledger:
+        with written_elsewhere(url):
+            given = asyncio.create_task(told(ledger.record(new_record(1))))
+            await until(lambda: ledger._writing and not ledger._waiting)
+            async with asyncio.timeout(LONG_S / 2):
+                await ledger.close()
+                assert not await given
+        # What had been begun ends now, and takes its connection with it.
+        await asyncio.to_thread(ledger._writer.shutdown)
 
 
 @pytest.mark.usefixtures("patient")
-def test_what_was_erased_while_somebody_read_is_overwritten_soon(
+async def test_what_was_erased_while_somebody_read_is_overwritten_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if it was erased by a process that has ended meanwhile."""
@@ -188,60 +173,53 @@ def test_what_was_erased_while_somebody_read_is_overwritten_soon(
     def left() -> bool:
         return any(b"a sentinel" in path.read_bytes() for path in tmp_path.iterdir())
 
-    async def work() -> None:
-        other = open_engine(database_url(settings, FILE))
-        async with opened(settings) as ledger:
-            await ledger.record(new_record(1, answer=b"a sentinel"))
-            with other.connect() as reader:
-                reader.execute(sa.select(entries)).all()
-                found = await ledger.ask(lambda ledger: ledger.find("rec_0001"))
-                assert await ledger.erase([found], "request") == 1
-                assert left()
-            await until(lambda: not left())
-        with other.connect() as reader:  # longer than the process that erases
-            async with opened(settings) as ledger:
-                await ledger.record(new_record(2, answer=b"a sentinel"))
-                reader.execute(sa.select(entries)).all()
-                await ledger.ask(lambda ledger: ledger.erase(["rec_0002"], "request", datetime.now(UTC)))
+    other = open_engine(database_url(settings, FILE))
+    async with opened(settings) as ledger:
+        await ledger.record(new_record(1, answer=b"a sentinel"))
+        with other.connect() as reader:
+            reader.execute(sa.select(entries)).all()
+            found = await ledger.ask(lambda ledger: ledger.find("rec_0001"))
+            assert await ledger.erase([found], "request") == 1
             assert left()
-        async with opened(settings):
-            await until(lambda: not left())
-        other.dispose()
+        await until(lambda: not left())
+    with other.connect() as reader:  # longer than the process that erases
+        async with opened(settings) as ledger:
+            await ledger.record(new_record(2, answer=b"a sentinel"))
+            reader.execute(sa.select(entries)).all()
+            await ledger.ask(lambda ledger: ledger.erase(["rec_0002"], "request", datetime.now(UTC)))
+        assert left()
+    async with opened(settings):
+        await until(lambda: not left())
+    other.dispose()
 
-    asyncio.run(work())
 
-
-def test_all_that_is_due_is_swept_some_at_a_time(url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_that_is_due_is_swept_some_at_a_time(
+    url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(recorder, "SWEEP_AT_ONCE", 2)
     past = {"at": "2020-01-01T00:00:00.000Z", "expires_at": "2020-04-01T00:00:00.000Z"}
 
-    async def work() -> None:
-        async with opened(settings) as ledger:
-            await ledger.record(*(new_record(number, **past if number % 3 else {}) for number in range(1, 9)))
-            assert await ledger.sweep() == 6
-            assert await ledger.sweep() == 0
-            left = await ledger.ask(lambda ledger: ledger.newest(9))
-        assert [record.entry.id for record in left] == ["rec_0006", "rec_0003"]
-
-    asyncio.run(work())
+    async with opened(settings) as ledger:
+        await ledger.record(*(new_record(number, **past if number % 3 else {}) for number in range(1, 9)))
+        assert await ledger.sweep() == 6
+        assert await ledger.sweep() == 0
+        left = await ledger.ask(lambda ledger: ledger.newest(9))
+    assert [record.entry.id for record in left] == ["rec_0006", "rec_0003"]
 
 
-def test_a_clock_that_is_years_ahead_of_the_newest_entry_sweeps_only_if_it_is_trusted(
+async def test_a_clock_that_is_years_ahead_of_the_newest_entry_sweeps_only_if_it_is_trusted(
     url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work() -> None:
-        given = datetime.now(UTC)
-        times = {"at": timestamp(given), "expires_at": timestamp(given + timedelta(days=90))}
-        async with opened(settings) as ledger:
-            await ledger.record(new_record(1, **times))
-            assert ledger.clock_warnings() == []
-        monkeypatch.setattr(sure_clock, "datetime", ClockAhead)
-        monkeypatch.setattr(recorder, "datetime", ClockAhead)
-        async with opened(settings) as ledger:
-            assert await ledger.sweep() == 0
-            assert ledger.clock_doubted
-            (told,) = ledger.clock_warnings()
-            assert f"{given:%Y-%m-%d} is expected" in told
-            assert await ledger.sweep(trust_clock=True) == 1
-
-    asyncio.run(work())
+    given = datetime.now(UTC)
+    times = {"at": timestamp(given), "expires_at": timestamp(given + timedelta(days=90))}
+    async with opened(settings) as ledger:
+        await ledger.record(new_record(1, **times))
+        assert ledger.clock_warnings() == []
+    monkeypatch.setattr(sure_clock, "datetime", ClockAhead)
+    monkeypatch.setattr(recorder, "datetime", ClockAhead)
+    async with opened(settings) as ledger:
+        assert await ledger.sweep() == 0
+        assert ledger.clock_doubted
+        (told,) = ledger.clock_warnings()
+        assert f"{given:%Y-%m-%d} is expected" in told
+        assert await ledger.sweep(trust_clock=True) == 1

@@ -14,7 +14,7 @@ from app.pool import child as child_module
 from app.pool import pool as pool_module
 from app.pool.child import Child
 from app.pool.pool import Pool
-from tests.event_loop import run, until
+from tests.event_loop import until
 from tests.pool import chores
 from tests.processes import children, fork_servers, gone
 
@@ -28,18 +28,15 @@ async def warm(size: int = 1) -> Pool:
     return pool
 
 
-def test_one_fork_server_forks_the_children_of_all_pools_and_has_one_thread() -> None:
-    async def work() -> None:
-        pools = [await warm(), await warm(2)]
-        pids = {pid for pool in pools for pid in pool.pids}
-        assert len(pids) == 3
-        (forking,) = fork_servers(os.getpid())
-        assert pids <= set(children(forking))
-        assert len(os.listdir(f"/proc/{forking}/task")) == 1
-        await asyncio.gather(*(pool.close() for pool in pools))
-        assert not pids & set(children(forking))
-
-    run(work())
+async def test_one_fork_server_forks_the_children_of_all_pools_and_has_one_thread() -> None:
+    pools = [await warm(), await warm(2)]
+    pids = {pid for pool in pools for pid in pool.pids}
+    assert len(pids) == 3
+    (forking,) = fork_servers(os.getpid())
+    assert pids <= set(children(forking))
+    assert len(os.listdir(f"/proc/{forking}/task")) == 1
+    await asyncio.gather(*(pool.close() for pool in pools))
+    assert not pids & set(children(forking))
 
 
 CUT_SHORT = """
@@ -62,59 +59,47 @@ def test_a_child_whose_server_ends_while_it_begins_prints_nothing() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_children_do_not_draw_the_same_random_numbers() -> None:
-    async def work() -> None:
-        drawn = []
-        for _ in range(2):
-            pool = await warm()
-            drawn += await pool.run(chores.draw, timeout_s=20)
-            await pool.close()
-        assert len(set(drawn)) == 4
-
-    run(work())
-
-
-def test_a_child_has_imported_what_questions_need_when_it_begins() -> None:
-    async def work() -> None:
+async def test_children_do_not_draw_the_same_random_numbers() -> None:
+    drawn = []
+    for _ in range(2):
         pool = await warm()
-        assert await pool.run(chores.imported, ["numpy", "scipy", "app.recourse.solve"], timeout_s=20) == [True] * 3
+        drawn += await pool.run(chores.draw, timeout_s=20)
         await pool.close()
+    assert len(set(drawn)) == 4
 
-    run(work())
+
+async def test_a_child_has_imported_what_questions_need_when_it_begins() -> None:
+    pool = await warm()
+    assert await pool.run(chores.imported, ["numpy", "scipy", "app.recourse.solve"], timeout_s=20) == [True] * 3
+    await pool.close()
 
 
-def test_a_fork_server_that_dies_takes_its_children_with_it_and_both_are_replaced(
+async def test_a_fork_server_that_dies_takes_its_children_with_it_and_both_are_replaced(
     own_fork_server: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool_module, "RETRY_S", 0.01)
 
-    async def work() -> None:
-        pool = await warm(2)
-        (first,), pids = fork_servers(os.getpid()), pool.pids
-        os.kill(first, signal.SIGKILL)
-        await until(lambda: not pool.pids & pids)
-        assert await pool.run(chores.echo, "well", timeout_s=50) == "well"
-        assert fork_servers(os.getpid()) != [first]
-        assert all(gone(pid) for pid in pids)
-        await pool.close()
-
-    run(work())
+    pool = await warm(2)
+    (first,), pids = fork_servers(os.getpid()), pool.pids
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: not pool.pids & pids)
+    assert await pool.run(chores.echo, "well", timeout_s=50) == "well"
+    assert fork_servers(os.getpid()) != [first]
+    assert all(gone(pid) for pid in pids)
+    await pool.close()
 
 
-def test_stop_signals_are_for_the_server_alone() -> None:
-    async def work() -> None:
-        pool = await warm()
-        (forking,), (pid,) = fork_servers(os.getpid()), pool.pids
-        for told in (signal.SIGINT, signal.SIGTERM):
-            for one in (forking, pid):
-                os.kill(one, told)
-        assert await pool.run(chores.pid, timeout_s=20) == pid
-        other = await warm()
-        assert other.pids < set(children(forking))
-        for one in (pool, other):
-            await one.close()
-
-    run(work())
+async def test_stop_signals_are_for_the_server_alone() -> None:
+    pool = await warm()
+    (forking,), (pid,) = fork_servers(os.getpid()), pool.pids
+    for told in (signal.SIGINT, signal.SIGTERM):
+        for one in (forking, pid):
+            os.kill(one, told)
+    assert await pool.run(chores.pid, timeout_s=20) == pid
+    other = await warm()
+    assert other.pids < set(children(forking))
+    for one in (pool, other):
+        await one.close()
 
 
 def test_a_child_that_nobody_wants_any_more_ends_by_itself() -> None:
@@ -136,10 +121,10 @@ def close_while_children_begin() -> None:
         await until(lambda: set(children(forking)) == other.pids)
         await other.close()
 
-    run(work())
+    asyncio.run(work())
 
 
-def test_a_child_that_cannot_be_forked_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_that_cannot_be_forked_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise BlockingIOError
 
@@ -150,16 +135,13 @@ def test_a_child_that_cannot_be_forked_leaves_no_socket_open(monkeypatch: pytest
         opened.extend(ends := pair())
         return ends
 
-    async def work() -> None:
-        monkeypatch.setattr(child_module, "start_fork_server", refuse)
-        with monkeypatch.context() as patched:
-            patched.setattr(socket, "socketpair", kept_pair)
-            child = Child()
-        with pytest.raises(BlockingIOError):
-            await child.start(lambda _child: None)
-        await child.kill()
-
-    run(work())
+    monkeypatch.setattr(child_module, "start_fork_server", refuse)
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "socketpair", kept_pair)
+        child = Child()
+    with pytest.raises(BlockingIOError):
+        await child.start(lambda _child: None)
+    await child.kill()
     left = [end for end in opened if end.fileno() != -1]
     for end in opened:
         end.close()

@@ -17,7 +17,7 @@ from app.pool import quarantine as quarantine_module
 from app.pool.child import Need
 from app.pool.quarantine import STRIKES, Quarantine
 from tests.pool import chores
-from tests.pool.test_pool import lane, run, until
+from tests.pool.test_pool import lane, until
 from tests.processes import fork_servers
 
 GOOD = Need("good@1", chores.load, ("good",))
@@ -76,7 +76,7 @@ def test_it_ends_by_itself_and_says_when(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
     ids=["hangs", "dies", "devours"],
 )
-def test_a_model_that_ends_its_children_leaves_the_others_in_use(
+async def test_a_model_that_ends_its_children_leaves_the_others_in_use(
     bad: Callable[[str], Need], caught: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child_module, "WALL_FACTOR", 2.0)
@@ -84,53 +84,44 @@ def test_a_model_that_ends_its_children_leaves_the_others_in_use(
     need = bad(str(tmp_path / "hangs"))
     quarantine = Quarantine()
 
-    async def work() -> None:
-        async with lane(needs=lambda: [need, GOOD], load_s=0.5, memory_mb=2000, quarantine=quarantine) as one:
-            assert await one.run(chores.notes, timeout_s=30, need=GOOD) == ["good"]
-            # One child is lost to it, as it is to have loaded all models; the next one does without.
-            await until(lambda: quarantine.doubts("bad@1") and one.warm == 1)
-            assert await one.run(chores.notes, timeout_s=30, need=GOOD) == ["good"]
-            assert quarantine.names() == []
-            with pytest.raises(caught):
-                await one.run(chores.echo, 1, timeout_s=30, need=need)
-            began = time.monotonic()
-            with pytest.raises(ModelQuarantined, match="bad@1"):
-                await one.run(chores.echo, 1, timeout_s=30, need=need)
-            assert time.monotonic() - began < 0.1
-            assert await one.run(chores.echo, 1, timeout_s=30, need=GOOD) == 1
-            await until(lambda: one.warm == 1)
-
-    run(work())
+    async with lane(needs=lambda: [need, GOOD], load_s=0.5, memory_mb=2000, quarantine=quarantine) as one:
+        assert await one.run(chores.notes, timeout_s=30, need=GOOD) == ["good"]
+        # One child is lost to it, as it is to have loaded all models; the next one does without.
+        await until(lambda: quarantine.doubts("bad@1") and one.warm == 1)
+        assert await one.run(chores.notes, timeout_s=30, need=GOOD) == ["good"]
+        assert quarantine.names() == []
+        with pytest.raises(caught):
+            await one.run(chores.echo, 1, timeout_s=30, need=need)
+        began = time.monotonic()
+        with pytest.raises(ModelQuarantined, match="bad@1"):
+            await one.run(chores.echo, 1, timeout_s=30, need=need)
+        assert time.monotonic() - began < 0.1
+        assert await one.run(chores.echo, 1, timeout_s=30, need=GOOD) == 1
+        await until(lambda: one.warm == 1)
 
 
-def test_a_model_is_not_blamed_for_the_death_of_the_fork_server(own_fork_server: None, tmp_path: Path) -> None:
+async def test_a_model_is_not_blamed_for_the_death_of_the_fork_server(own_fork_server: None, tmp_path: Path) -> None:
     (tmp_path / "hangs").touch()
     quarantine = Quarantine()
 
-    async def work() -> None:
-        async with lane(quarantine=quarantine) as one:
-            assert await one.run(chores.echo, 1, timeout_s=30) == 1
-            loading = asyncio.create_task(
-                one.run(chores.echo, 1, timeout_s=30, need=Need("slow@1", chores.load, (str(tmp_path / "hangs"),)))
-            )
-            await until(lambda: not one.state().idle)
-            os.kill(*fork_servers(os.getpid()), signal.SIGKILL)
-            with pytest.raises(LaneCrashed):
-                await loading
-            assert not quarantine.doubts("slow@1")
-
-    run(work())
+    async with lane(quarantine=quarantine) as one:
+        assert await one.run(chores.echo, 1, timeout_s=30) == 1
+        loading = asyncio.create_task(
+            one.run(chores.echo, 1, timeout_s=30, need=Need("slow@1", chores.load, (str(tmp_path / "hangs"),)))
+        )
+        await until(lambda: not one.state().idle)
+        os.kill(*fork_servers(os.getpid()), signal.SIGKILL)
+        with pytest.raises(LaneCrashed):
+            await loading
+        assert not quarantine.doubts("slow@1")
 
 
-def test_what_a_computation_does_is_not_held_against_the_model() -> None:
+async def test_what_a_computation_does_is_not_held_against_the_model() -> None:
     quarantine = Quarantine()
 
-    async def work() -> None:
-        async with lane(memory_mb=2000, quarantine=quarantine) as one:
-            for _ in range(STRIKES + 1):
-                with pytest.raises(LaneCrashed, match="RECOURSE_CHILD_MEMORY_MB"):
-                    await one.run(chores.devour, 4000, timeout_s=30, need=GOOD)
-            assert await one.run(chores.echo, 1, timeout_s=30, need=GOOD) == 1
-
-    run(work())
+    async with lane(memory_mb=2000, quarantine=quarantine) as one:
+        for _ in range(STRIKES + 1):
+            with pytest.raises(LaneCrashed, match="RECOURSE_CHILD_MEMORY_MB"):
+                await one.run(chores.devour, 4000, timeout_s=30, need=GOOD)
+        assert await one.run(chores.echo, 1, timeout_s=30, need=GOOD) == 1
     assert not quarantine.doubts("good@1")

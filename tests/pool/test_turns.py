@@ -12,7 +12,6 @@ from app.questions.question import Question
 from app.questions.validity import ValidityQuestion
 from app.recourse.problem import Robustness
 from app.recourse.solve import METHODS
-from tests.event_loop import run
 
 
 class Child:
@@ -42,13 +41,10 @@ def served(turns: Turns, child: Child, waiting: dict[str, asyncio.Future[Child]]
     return order
 
 
-def test_callers_take_turns_and_each_is_served_in_its_order() -> None:
-    async def work() -> None:
-        turns = Turns(1)
-        waiting = {name: join(turns, name[0]) for name in ("a1", "a2", "a3", "b1", "a4", "c1", "b2")}
-        assert served(turns, Child(), waiting) == ["a1", "b1", "c1", "a2", "b2", "a3", "a4"]
-
-    run(work())
+async def test_callers_take_turns_and_each_is_served_in_its_order() -> None:
+    turns = Turns(1)
+    waiting = {name: join(turns, name[0]) for name in ("a1", "a2", "a3", "b1", "a4", "c1", "b2")}
+    assert served(turns, Child(), waiting) == ["a1", "b1", "c1", "a2", "b2", "a3", "a4"]
 
 
 def test_who_asks_now_and_then_waits_for_none_of_a_hundred_calls_of_another() -> None:
@@ -66,81 +62,66 @@ def test_who_asks_now_and_then_waits_for_none_of_a_hundred_calls_of_another() ->
             later.cancel()
 
 
-def test_callers_that_are_new_do_not_keep_one_from_its_turn() -> None:
-    async def work() -> None:
-        turns = Turns(1)
-        child = Child()
-        many = [join(turns, "many") for _ in range(9)]
-        for k in range(3):
-            for name in ("x", "y", "z"):
-                join(turns, name)
-            for _ in range(4):
-                turns.serve([child])
-            assert sum(one.done() for one in many) == k + 1
-
-    run(work())
+async def test_callers_that_are_new_do_not_keep_one_from_its_turn() -> None:
+    turns = Turns(1)
+    child = Child()
+    many = [join(turns, "many") for _ in range(9)]
+    for k in range(3):
+        for name in ("x", "y", "z"):
+            join(turns, name)
+        for _ in range(4):
+            turns.serve([child])
+        assert sum(one.done() for one in many) == k + 1
 
 
-def test_each_caller_has_a_bound_of_its_own_and_learns_when_to_come_again() -> None:
-    async def work() -> None:
-        turns = Turns(1)
-        held = [join(turns, "many", most=3) for _ in range(3)]
-        await asyncio.sleep(0.05)  # the time that is measured
-        with pytest.raises(Overloaded) as refused:
-            join(turns, "many", most=3)
-        assert 0.05 <= refused.value.facts["retry_after_s"] < 5.0
-        join(turns, "few", most=3)
-        held[0].cancel()
+async def test_each_caller_has_a_bound_of_its_own_and_learns_when_to_come_again() -> None:
+    turns = Turns(1)
+    held = [join(turns, "many", most=3) for _ in range(3)]
+    await asyncio.sleep(0.05)  # the time that is measured
+    with pytest.raises(Overloaded) as refused:
         join(turns, "many", most=3)
-        assert len(turns) == 4
-
-    run(work())
-
-
-def test_long_calls_leave_a_child_to_short_ones() -> None:
-    async def work() -> None:
-        turns = Turns(3)
-        long = [join(turns, f"long {i}", long=True) for i in range(5)]
-        children = [Child(), Child(), Child()]
-        free = list(children)
-        turns.serve(free)
-        assert ([one.done() for one in long], len(free)) == ([True, True, False, False, False], 1)
-        short = join(turns, "long 0")
-        turns.serve(free)
-        assert short.result() is children[0]
-        turns.end(children[0])
-        turns.serve(free := [children[0]])
-        assert free == [children[0]], "not for a third long call"
-        children[1].alive = False
-        turns.serve(free)
-        assert long[2].result() is children[0], "the child of another one has died"
-
-    run(work())
+    assert 0.05 <= refused.value.facts["retry_after_s"] < 5.0
+    join(turns, "few", most=3)
+    held[0].cancel()
+    join(turns, "many", most=3)
+    assert len(turns) == 4
 
 
-def test_fewer_long_calls_may_wait() -> None:
-    async def work() -> None:
-        turns = Turns(1)
-        for _ in range(LONG_SHARE):
-            join(turns, "many", most=LONG_SHARE)
+async def test_long_calls_leave_a_child_to_short_ones() -> None:
+    turns = Turns(3)
+    long = [join(turns, f"long {i}", long=True) for i in range(5)]
+    children = [Child(), Child(), Child()]
+    free = list(children)
+    turns.serve(free)
+    assert ([one.done() for one in long], len(free)) == ([True, True, False, False, False], 1)
+    short = join(turns, "long 0")
+    turns.serve(free)
+    assert short.result() is children[0]
+    turns.end(children[0])
+    turns.serve(free := [children[0]])
+    assert free == [children[0]], "not for a third long call"
+    children[1].alive = False
+    turns.serve(free)
+    assert long[2].result() is children[0], "the child of another one has died"
+
+
+async def test_fewer_long_calls_may_wait() -> None:
+    turns = Turns(1)
+    for _ in range(LONG_SHARE):
+        join(turns, "many", most=LONG_SHARE)
+    join(turns, "many", long=True, most=LONG_SHARE)
+    with pytest.raises(Overloaded):
         join(turns, "many", long=True, most=LONG_SHARE)
-        with pytest.raises(Overloaded):
-            join(turns, "many", long=True, most=LONG_SHARE)
-
-    run(work())
 
 
-def test_with_one_child_long_calls_are_computed_too() -> None:
-    async def work() -> None:
-        turns = Turns(1)
-        long, short = join(turns, "a", long=True), join(turns, "a")
-        turns.serve([child := Child()])
-        turns.end(child)
-        turns.serve([child])
-        assert long.done()
-        assert short.done()
-
-    run(work())
+async def test_with_one_child_long_calls_are_computed_too() -> None:
+    turns = Turns(1)
+    long, short = join(turns, "a", long=True), join(turns, "a")
+    turns.serve([child := Child()])
+    turns.end(child)
+    turns.serve([child])
+    assert long.done()
+    assert short.done()
 
 
 def test_questions_that_search_for_much_take_long() -> None:

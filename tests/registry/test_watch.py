@@ -9,7 +9,7 @@ from app.registry import watch
 from app.registry.watch import Watch
 
 
-def test_a_look_that_fails_is_logged_and_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_look_that_fails_is_logged_and_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[str] = []
     monkeypatch.setattr(watch, "log", SimpleNamespace(error=lambda event, **_: logged.append(event)))
     monkeypatch.setattr(watch, "LOOK_S", 0.0)
@@ -22,12 +22,9 @@ def test_a_look_that_fails_is_logged_and_is_not_the_last(monkeypatch: pytest.Mon
             raise PermissionError(13, "Permission denied")
         seen.set()
 
-    async def work() -> None:
-        watching = Watch(look)
-        watching.start()
-        async with asyncio.timeout(20):
-            await seen.wait()
-        await watching.close()
-
-    asyncio.run(work())
+    watching = Watch(look)
+    watching.start()
+    async with asyncio.timeout(20):
+        await seen.wait()
+    await watching.close()
     assert logged == ["models-not-watched"]
