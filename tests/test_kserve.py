@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 from jsonschema import Draft202012Validator
 
-from tests.api.asking import APPLICANT, faults, problem, question
+from tests.api.asking import APPLICANT, document, faults, problem, question
 
 ANSWER: dict[str, Any] = {
     "type": "object",
@@ -20,9 +20,7 @@ ADDRESS = "/v1/models/loan:explain"
 
 
 def test_an_instance_is_explained_by_its_recourse(client: httpx.Client) -> None:
-    response = client.post(ADDRESS, json={"instances": [APPLICANT]})
-    assert response.status_code == 200, response.text
-    found = response.json()
+    found = document(client.post(ADDRESS, json={"instances": [APPLICANT]}))
     Draft202012Validator(ANSWER).validate(found)
     assert found["predictions"] == [0]
     (explanation,) = found["explanations"]

@@ -18,6 +18,18 @@ def question(**changes: Any) -> dict[str, Any]:
     return {"model": "loan", "applicant": APPLICANT, "detail": "full", **changes}
 
 
+def document(response: httpx.Response, status: int = 200) -> dict[str, Any]:
+    """The JSON of a response with this status."""
+    assert response.status_code == status, response.text[:500]
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def ask(client: httpx.Client, **changes: Any) -> dict[str, Any]:
+    """The answer of POST /recourse to a valid body with these changes."""
+    return document(client.post("/recourse", json=question(**changes)))
+
+
 def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
     """The problem document of a response, which must be one in every respect."""
     assert response.status_code == status, response.text[:500]

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from app.questions.correction_schema import CorrectAnswer
-from tests.api.asking import APPLICANT, faults, problem
+from tests.api.asking import APPLICANT, document, faults, problem
 from tests.api.odd_model import GIVES_TOO_MUCH
 
 PLAN: list[dict[str, Any]] = [
@@ -29,9 +29,7 @@ def body(**changes: Any) -> dict[str, Any]:
 
 
 def correct(client: httpx.Client, **changes: Any) -> dict[str, Any]:
-    response = client.post("/recourse/correct", json=body(**changes))
-    assert response.status_code == 200, response.text
-    answer: dict[str, Any] = response.json()
+    answer = document(client.post("/recourse/correct", json=body(**changes)))
     CorrectAnswer.model_validate(answer)
     assert set(answer) == set(CorrectAnswer.model_fields)
     before = body(**changes)["counterfactuals"]

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from app.questions.frontier_schema import MOST_POINTS, FrontierAnswer
-from tests.api.asking import APPLICANT, faults, question
+from tests.api.asking import APPLICANT, document, faults, question
 
 SWEEP: dict[str, Any] = {"parameter": "radius_unfavourable", "values": [0, 10, 2]}
 
@@ -16,9 +16,7 @@ def post(client: httpx.Client, **changes: Any) -> httpx.Response:
 
 
 def test_a_curve_has_one_verified_point_per_value_in_their_order(client: httpx.Client) -> None:
-    response = post(client, reference="case 7", seed=3)
-    assert response.status_code == 200, response.text
-    answer = response.json()
+    answer = document(post(client, reference="case 7", seed=3))
     FrontierAnswer.model_validate(answer)
     assert set(answer) == set(FrontierAnswer.model_fields)
     assert (answer["reference"], answer["seed"], answer["parameter"]) == ("case 7", 3, "radius_unfavourable")

@@ -12,7 +12,7 @@ import pytest
 
 from app.registry.registry import Registry
 from app.settings import Settings
-from tests.api.asking import CARRIED, faults
+from tests.api.asking import CARRIED, document, faults
 from tests.conftest import NO_TLS, run
 from tests.registry.loan import ModelDirectory, make_linear
 
@@ -64,10 +64,7 @@ def ask(client: httpx.Client, **method: Any) -> dict[str, Any]:
         "applicant": APPLICANT,
         "method": {"name": "learning_augmented", **method},
     }
-    response = client.post("/recourse", json=body)
-    assert response.status_code == 200, response.text
-    answer: dict[str, Any] = response.json()
-    return answer
+    return document(client.post("/recourse", json=body))
 
 
 def encoded(record: dict[str, float]) -> np.ndarray:

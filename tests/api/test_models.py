@@ -10,16 +10,14 @@ import pytest
 from app.models.schema import Models, ModelSchema, ModelSummary, Predictions
 from app.registry.registry import Registry
 from app.settings import Settings
-from tests.api.asking import APPLICANT, faults, problem, question
+from tests.api.asking import APPLICANT, document, faults, problem, question
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_FEW, LOOPS
 from tests.conftest import NO_TLS, run
 from tests.registry.loan import make_linear
 
 
 def get(client: httpx.Client, path: str) -> Any:
-    response = client.get(path)
-    assert response.status_code == 200, response.text
-    return response.json()
+    return document(client.get(path))
 
 
 def test_all_models_are_listed(client: httpx.Client) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from app.questions.offers_schema import OFFERS_EXAMPLES, REGULAR, OffersAnswer
 from app.recourse.offers import NoOffer
-from tests.api.asking import faults
+from tests.api.asking import document, faults
 from tests.conftest import Running
 
 MODEL = "consumer-loan"
@@ -33,9 +33,7 @@ def decisions(client: httpx.Client, offers: list[dict[str, Any]], record: dict[s
 
 @pytest.mark.parametrize("name", OFFERS_EXAMPLES)
 def test_examples_of_offers_work_at_the_first_click(demo_client: httpx.Client, name: str) -> None:
-    response = demo_client.post("/recourse/offers", json=OFFERS_EXAMPLES[name]["value"])
-    assert response.status_code == 200, response.text
-    answer = response.json()
+    answer = document(demo_client.post("/recourse/offers", json=OFFERS_EXAMPLES[name]["value"]))
     OffersAnswer.model_validate(answer)
     assert set(answer) == set(OffersAnswer.model_fields)
     assert answer["status"] == "found"

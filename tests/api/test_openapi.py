@@ -27,6 +27,7 @@ from app.errors import ERRORS
 from app.questions.correction_schema import CORRECT_EXAMPLES
 from app.questions.frontier_schema import FRONTIER_EXAMPLES
 from docs import answers
+from tests.api.asking import document
 from tests.conftest import NO_TLS, Running
 
 CHECKED_IN = Path(__file__).parents[2] / "openapi.json"
@@ -226,9 +227,7 @@ def test_examples_of_batches_work_at_the_first_click(demo_client: httpx.Client, 
 
 @pytest.mark.parametrize("name", CORRECT_EXAMPLES)
 def test_examples_of_corrections_work_at_the_first_click(demo_client: httpx.Client, name: str) -> None:
-    response = demo_client.post("/recourse/correct", json=CORRECT_EXAMPLES[name]["value"])
-    assert response.status_code == 200, response.text
-    answer = response.json()
+    answer = document(demo_client.post("/recourse/correct", json=CORRECT_EXAMPLES[name]["value"]))
     assert answer["status"] == "corrected"
     assert answer["plan"]["validity"]["lower"] >= answer["plan"]["before"]["validity"]["lower"]
 

@@ -9,6 +9,7 @@ import pytest
 from app.models.schema import Predictions
 from app.registry.registry import Registry
 from app.settings import Settings
+from tests.api.asking import document
 from tests.browser import text, workbench_of
 from tests.conftest import NO_TLS, Running, run
 from tests.registry.adapters.card import by_hand, carded
@@ -41,9 +42,7 @@ def client(lender: Running) -> Iterator[httpx.Client]:
 
 
 def post(client: httpx.Client, path: str, **body: Any) -> Any:
-    response = client.post(path, json=body)
-    assert response.status_code == 200, response.text
-    return response.json()
+    return document(client.post(path, json=body))
 
 
 def refused(name: str) -> dict[str, Any]:

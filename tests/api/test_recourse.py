@@ -14,7 +14,7 @@ import pytest
 
 from app.questions.schema import RecourseAnswer
 from app.registry.registry import Registry
-from tests.api.asking import APPLICANT, CARRIED, faults, problem, question
+from tests.api.asking import APPLICANT, CARRIED, document, faults, problem, question
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS, STUMBLES
 from tests.conftest import Running
 from tests.registry.loan import WEIGHTS
@@ -23,9 +23,7 @@ NUMBERS = ("age", "income", "amount")
 
 
 def ask(client: httpx.Client, **changes: Any) -> dict[str, Any]:
-    response = client.post("/recourse", json=question(**changes))
-    assert response.status_code == 200, response.text
-    answer: dict[str, Any] = response.json()
+    answer = document(client.post("/recourse", json=question(**changes)))
     RecourseAnswer.model_validate(answer)
     assert set(answer) == set(RecourseAnswer.model_fields)
     return answer

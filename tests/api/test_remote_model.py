@@ -12,7 +12,7 @@ from app.recourse.solve import MAX_CALLS
 from app.registry.registry import Registry
 from app.registry.trust import Trust
 from app.settings import Settings
-from tests.api.asking import APPLICANT, problem, question
+from tests.api.asking import APPLICANT, ask, problem, question
 from tests.conftest import NO_TLS, Running, run
 from tests.remote.serving import ModelServer, make_remote, shared
 
@@ -44,13 +44,6 @@ def server(remote: Running) -> Iterator[ModelServer]:
 def client(remote: Running, server: ModelServer) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=remote.url, timeout=30, verify=NO_TLS) as client:
         yield client
-
-
-def ask(client: httpx.Client, **changes: Any) -> dict[str, Any]:
-    response = client.post("/recourse", json=question(**changes))
-    assert response.status_code == 200, response.text
-    answer: dict[str, Any] = response.json()
-    return answer
 
 
 @pytest.mark.parametrize("model", PROTOCOLS)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from app.questions.validity_schema import MOST_MEMBERS, ValidityAnswer
-from tests.api.asking import APPLICANT, faults, problem, question
+from tests.api.asking import APPLICANT, document, faults, problem, question
 from tests.api.odd_model import DIES, GIVES_NAN, GIVES_TOO_MUCH, LOOPS
 
 BETTER: dict[str, Any] = {**APPLICANT, "income": 9000.0, "amount": 5000.0}
@@ -26,9 +26,7 @@ def post(client: httpx.Client, body: dict[str, Any]) -> httpx.Response:
 
 
 def judge(client: httpx.Client, *counterfactuals: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    response = post(client, brought(*counterfactuals, **changes))
-    assert response.status_code == 200, response.text
-    answer: dict[str, Any] = response.json()
+    answer = document(post(client, brought(*counterfactuals, **changes)))
     ValidityAnswer.model_validate(answer)
     assert set(answer) == set(ValidityAnswer.model_fields)
     return answer

@@ -13,7 +13,7 @@ import pytest
 from app.cases.schema import CaseFile, Review, SentLetter
 from app.ledger.chain import Entry, Kind
 from app.settings import Settings
-from tests.api.asking import APPLICANT, faults, problem, question
+from tests.api.asking import APPLICANT, document, faults, problem, question
 from tests.conftest import Running, run
 from tests.letters.test_letter import LENDER
 
@@ -30,10 +30,7 @@ def case(client: httpx.Client) -> str:
 
 
 def posted(client: httpx.Client, address: str, **body: Any) -> dict[str, Any]:
-    response = client.post(address, json=body)
-    assert response.status_code == 200, response.text
-    found: dict[str, Any] = response.json()
-    return found
+    return document(client.post(address, json=body))
 
 
 # --- letters ---------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.api.asking import document
 from tests.conftest import until
 from tests.forks import forks
 from tests.processes import children, gone, lane_children
@@ -189,10 +190,7 @@ class Server(Process):
         return f"/jobs/{response.json()['id']}"
 
     def job(self, address: str) -> dict[str, Any]:
-        response = self.client.get(address)
-        assert response.status_code == 200, response.text
-        job: dict[str, Any] = response.json()
-        return job
+        return document(self.client.get(address))
 
     def ended(self, address: str, *, within_s: float = 120.0) -> dict[str, Any]:
         """A job, once it has ended."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.ledger.ledger import Ledger
-from tests.api.asking import question
+from tests.api.asking import ask
 from tests.jobs.serving import ROOT, database
 from tests.ledger.test_servers import database_of
 from tests.servers import Start
@@ -51,19 +51,13 @@ def said(name: str, output: str) -> str:
     return str(value)
 
 
-def ask(client: object, **changes: object) -> str:
-    response = client.post("/recourse", json=question(**changes))  # type: ignore[attr-defined]
-    assert response.status_code == 200, response.text
-    return str(response.json()["id"])
-
-
 @pytest.mark.parametrize("start", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("way", [pytest.param("sqlite3 -readonly", marks=pytest.mark.release), "python -c"])
 def test_a_restored_ledger_holds_what_it_held_and_what_was_erased_is_erased_again(
     start: Start, shell: Shell, tmp_path: Path, way: str
 ) -> None:
     server = start().ready()
-    kept, erased = ask(server.client), ask(server.client)
+    kept, erased = ask(server.client)["id"], ask(server.client)["id"]
     backup = said("backup", shell("mkdir -p"))
     for _ in range(2):  # once more on the same day
         shell("mkdir -p")
@@ -72,7 +66,7 @@ def test_a_restored_ledger_holds_what_it_held_and_what_was_erased_is_erased_agai
         head = Ledger(engine).prove().head
     assert sorted(path.name for path in (tmp_path / backup).iterdir()) == ["ledger.sqlite", "models_store.tar"]
     assert server.client.delete(f"/recourse/{erased}").status_code == 200
-    later = ask(server.client)
+    later = ask(server.client)["id"]
     server.kill()
     assert (tmp_path / "var" / "ledger.sqlite-wal").stat().st_size > 0, "the log of the old ledger is still there"
 
@@ -91,7 +85,7 @@ def test_a_database_of_postgresql_is_restored(start: Start, shell: Shell, tmp_pa
     if shutil.which("pg_dump") is None:
         pytest.skip("pg_dump is not installed")
     server = start().ready()
-    given = ask(server.client)
+    given = ask(server.client)["id"]
     shell("pg_dump", backup=str(tmp_path), RECOURSE_DATABASE_URL=server.database)
     server.stop()
     with database() as empty:

@@ -2,18 +2,11 @@
 
 from typing import Any
 
-from tests.api.asking import APPLICANT, faults, question
+from tests.api.asking import APPLICANT, ask, faults, question
 from tests.conftest import until
 from tests.jobs.serving import Server
 
 UNKNOWN = "rec_01JZZZZZZZZZZZZZZZZZZZZZZZ"
-
-
-def ways(server: Server, **changes: Any) -> dict[str, Any]:
-    response = server.client.post("/recourse", json=question(**changes))
-    assert response.status_code == 200, response.text
-    answer: dict[str, Any] = response.json()
-    return answer
 
 
 def sets(answer: dict[str, Any]) -> list[set[str]]:
@@ -25,7 +18,7 @@ def refused(server: Server, **changes: Any) -> dict[str, str]:
 
 
 def test_each_way_says_how_it_differs_and_all_are_kept(server: Server) -> None:
-    answer = ways(server, count=2)
+    answer = ask(server.client, count=2)
     found = answer["counterfactuals"]
     assert [one["rank"] for one in found] == [1, 2]
     first, *others = sets(answer)
@@ -51,16 +44,16 @@ def test_each_way_says_how_it_differs_and_all_are_kept(server: Server) -> None:
 
 
 def test_earlier_answers_are_excluded_by_their_ids(server: Server) -> None:
-    earlier = ways(server, count=2)
+    earlier = ask(server.client, count=2)
     for ids, before in ([earlier["id"]], sets(earlier)), ([f"{earlier['id']}/2"], sets(earlier)[1:]):
-        again = sets(ways(server, count=2, exclude={"ids": ids}))
+        again = sets(ask(server.client, count=2, exclude={"ids": ids}))
         assert again
         assert not any(one <= made for one in before for made in again)
 
 
 def test_ids_of_no_answer_are_refused_where_they_stand(server: Server) -> None:
-    other = ways(server, model="open")["id"]
-    own, erased = ways(server)["id"], ways(server)["id"]
+    other = ask(server.client, model="open")["id"]
+    own, erased = ask(server.client)["id"], ask(server.client)["id"]
     server.client.delete(f"/recourse/{erased}")
     found = refused(server, exclude={"ids": [own, "rec_1", UNKNOWN, other, erased, f"{own}/7", f"{own}/x"]})
     assert set(found) == {f"/exclude/ids/{i}" for i in range(1, 7)}
@@ -86,7 +79,7 @@ def test_wishes_are_refused_where_they_stand(server: Server) -> None:
 
 def test_the_count_of_a_plan_is_given_once(server: Server) -> None:
     for method in ({"name": "copa"}, {"name": "copa", "count": 2}):
-        answer = ways(server, count=2, method=method)
+        answer = ask(server.client, count=2, method=method)
         assert answer["method"]["count"] == 2
         assert len(answer["counterfactuals"]) <= 2
     found = refused(server, count=3, method={"name": "copa", "count": 2})
@@ -94,7 +87,7 @@ def test_the_count_of_a_plan_is_given_once(server: Server) -> None:
 
 
 def test_a_batch_has_wishes_in_common(server: Server) -> None:
-    earlier = ways(server)["id"]
+    earlier = ask(server.client)["id"]
     rows = [{"applicant": APPLICANT}, {"applicant": {**APPLICANT, "savings": "much"}}]
     body = {
         "model": "loan", "count": 2, "exclude": {"ids": [earlier]}, "applicants": rows,

@@ -32,7 +32,7 @@ from app.registry.ref import ModelRef, Store
 from app.registry.registry import Registry
 from app.store.engine import open_engine
 from app.store.timestamps import timestamp
-from tests.api.asking import APPLICANT, faults, problem, question
+from tests.api.asking import APPLICANT, ask, faults, problem, question
 from tests.jobs.serving import Server
 from tests.models.test_tasks import FRAME
 from tests.models.test_tasks import question as posed
@@ -74,18 +74,11 @@ def promised(server: Server) -> list[dict[str, Any]]:
     for i in range(12):
         applicant = {**APPLICANT, "age": 30 + 2 * i, "amount": 20_000.0 - 900.0 * (i % 3)}
         method = {"name": "robust_mpm", "radius_unfavourable": [0.0, 2.0, 10.0, 40.0][i % 4]}
-        found.append(asked(server, applicant=applicant, method=method, seed=i))
-    asked(server, applicant={**APPLICANT, "income": 19_000.0})
-    asked(server, constraints={"immutable": ["income", "amount", "savings", "guarantor", "housing", "age"]})
+        found.append(ask(server.client, applicant=applicant, method=method, seed=i))
+    ask(server.client, applicant={**APPLICANT, "income": 19_000.0})
+    ask(server.client, constraints={"immutable": ["income", "amount", "savings", "guarantor", "housing", "age"]})
     assert {answer["status"] for answer in found} == {"found"}
     return found
-
-
-def asked(server: Server, **changes: Any) -> dict[str, Any]:
-    response = server.client.post("/recourse", json=question(**changes))
-    assert response.status_code == 200, response.text
-    answer: dict[str, Any] = response.json()
-    return answer
 
 
 def audit(server: Server, candidate: str, **more: Any) -> dict[str, Any]:
@@ -136,7 +129,7 @@ def test_a_record_that_is_none_of_the_schema_is_no_longer_promised(
 
 
 def test_where_nothing_was_found_nothing_was_promised(server: Server) -> None:
-    answer = asked(server, applicant={**APPLICANT, "income": 19_000.0})
+    answer = ask(server.client, applicant={**APPLICANT, "income": 19_000.0})
     told = server.client.post(f"/recourse/{answer['id']}/verify", json={}).json()
     assert (told["still_valid"], told["counterfactuals"]) == (None, [])
 
@@ -255,7 +248,7 @@ def test_the_list_of_broken_promises_comes_in_parts_or_in_lines(server: Server, 
 
 def test_what_an_audit_found_can_be_searched_and_names_the_case(server: Server) -> None:
     """Until it is erased, also in the result that was stored before."""
-    given = [asked(server, reference=f"case {i}", applicant={**APPLICANT, "age": 45 + i}) for i in range(2)]
+    given = [ask(server.client, reference=f"case {i}", applicant={**APPLICANT, "age": 45 + i}) for i in range(2)]
 
     def listed(**query: Any) -> dict[str, bool | None]:
         response = server.client.get("/recourse", params={"since": given[0]["created_at"], **query})
@@ -363,8 +356,8 @@ def copies(record: Record, count: int, **changes: Any) -> list[NewRecord]:
 
 def test_a_thousand_promises_take_less_than_ten_seconds(start: Start, versions: Path) -> None:
     server = start(RECOURSE_MODELS_STORE=str(versions)).ready()
-    kept = asked(server, method={"name": "robust_mpm", "radius_unfavourable": 40.0})
-    broken = asked(server, method={"name": "robust_mpm", "radius_unfavourable": 0.0})
+    kept = ask(server.client, method={"name": "robust_mpm", "radius_unfavourable": 40.0})
+    broken = ask(server.client, method={"name": "robust_mpm", "radius_unfavourable": 0.0})
     assert probability(broken) < TIGHTER <= probability(kept)
     engine = open_engine(server.database or f"sqlite:///{server.state / FILE}")
     ledger = Ledger(engine)
@@ -468,9 +461,11 @@ def test_the_budget_of_a_remote_model_is_not_for_all_promises(versions: Path, mo
 def test_a_stored_request_has_the_same_answer_again(
     server: Server, promised: list[dict[str, Any]], versions: Path
 ) -> None:
-    nothing = asked(server, constraints={"immutable": ["income", "amount", "savings", "guarantor", "housing", "age"]})
-    full = asked(
-        server, constraints={"immutable": ["age"], "bounds": {"amount": {"min": 100}}},
+    nothing = ask(
+        server.client, constraints={"immutable": ["income", "amount", "savings", "guarantor", "housing", "age"]}
+    )
+    full = ask(
+        server.client, constraints={"immutable": ["age"], "bounds": {"amount": {"min": 100}}},
         cost={"weights": {"income": 2.0}},
         certificate={"ambiguity_radius": 0.02, "noise_samples": 500}, seed=11,
     )  # fmt: skip
