@@ -99,30 +99,6 @@ def test_jobs_are_listed_newest_first_in_pages(client: httpx.Client) -> None:
     assert client.get("/jobs", params={"cursor": oldest["jobs"][-1]["id"]}).json() == {"jobs": [], "next_cursor": None}
 
 
-@pytest.mark.parametrize(
-    ("query", "sentence"),
-    [
-        ("limit=0", "must be at least 1"),
-        ("limit=201", "must be at most 200"),
-        ("limit=", "must be a whole number"),
-        ("limit=many", "must be a whole number"),
-        ("cursor=", "is not one that was given out"),
-        ("cursor=job_%00", "is not one that was given out"),
-        ("cursor=" + "x" * 101, "must have at most 100 characters"),
-    ],
-)
-def test_bad_pages_are_refused(client: httpx.Client, query: str, sentence: str) -> None:
-    (detail,) = faults(client.get(f"/jobs?{query}")).values()
-    assert detail.startswith("the query parameter ")
-    assert detail.endswith(sentence)
-
-
-def test_query_parameters_that_are_not_declared_are_refused(client: httpx.Client) -> None:
-    document = problem(client.get("/jobs?page=1"), 422, "invalid-request")
-    assert "only the query parameters cursor, kind, limit, model, " in document["detail"]
-    problem(client.get("/models?limit=1"), 422, "invalid-request")
-
-
 def test_a_caller_follows_so_many_jobs_at_once_and_no_more(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

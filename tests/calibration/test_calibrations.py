@@ -82,10 +82,6 @@ def test_an_unknown_model_has_none(server: Server, name: str) -> None:
     problem(calibration_of(server, name), 404, "unknown-model")
 
 
-def test_a_query_is_refused(server: Server) -> None:
-    problem(server.client.get("/models/loan/calibration?method=probe"), 422, "invalid-request")
-
-
 def test_keys_for_models_or_audits_may_read_it() -> None:
     from app.api.openapi import http_api
 

@@ -1,19 +1,21 @@
 """The log tells what happened and never whom it was about: real requests with words that nobody else uses."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from app.keys.keys import Keys, parts
+from app.keys.scopes import Scope
 from app.ledger.ledger import FILE
 from app.store.engine import open_engine, writing
-from tests.api.asking import APPLICANT, question
+from tests.api.asking import APPLICANT, document, question
+from tests.conftest import until
 from tests.jobs.serving import Server
+from tests.ledger.test_servers import database_of
 from tests.servers import Start
 
-SECRETS = {
-    "Authorization": "Bearer rk_sentinel-key",
-}
 PERSON = {**APPLICANT, "income": 1507.13, "amount": 20483.79}
 REFERENCE = "sentinel-reference"
 
@@ -41,12 +43,19 @@ def break_ledger(server: Server, *, away: bool) -> None:
     indirect=["start"],
 )
 def test_no_log_line_holds_a_value_a_key_or_a_reference(start: Start, level: str) -> None:
-    server = start(RECOURSE_LOG_LEVEL=level).ready()
+    server = start(RECOURSE_LOG_LEVEL=level, RECOURSE_AUTH="required").ready()
     client = server.client
-    client.headers.update(SECRETS)
+    with database_of(server) as engine:
+        key = Keys(engine).create("sentinel-name", [*Scope], datetime.now(UTC))
+    client.headers["Authorization"] = f"Bearer {key}"
+    until(lambda: client.get("/methods").status_code == 200)
+    assert client.get("/methods", headers={"Authorization": f"Bearer {key}x"}).status_code == 401
     body = question(applicant=PERSON, reference=REFERENCE)
-    answer = client.post("/recourse", json=body).json()
+    once = {"Idempotency-Key": "sentinel-order"}
+    answer = document(client.post("/recourse", json=body, headers=once))
     assert answer["status"] == "found"
+    assert client.post("/recourse", json=body, headers=once).headers["idempotent-replayed"] == "true"
+    assert client.post("/recourse", json={**body, "seed": 1}, headers=once).status_code == 422
     address = f"/recourse/{answer['id']}"
     later = client.post("/recourse", json=body, headers={"Prefer": "wait=30"})
     assert later.status_code == 200
@@ -74,6 +83,7 @@ def test_no_log_line_holds_a_value_a_key_or_a_reference(start: Start, level: str
     assert ('"level": "debug"' in log) is (level == "debug")
     secrets = {
         "sentinel",
+        parts(key)[1],
         REFERENCE,
         repr(PERSON["income"]),
         repr(PERSON["amount"]),

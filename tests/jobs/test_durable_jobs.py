@@ -42,40 +42,6 @@ def events(server: Server, address: str, **headers: str) -> Iterator[dict[str, A
                 found = {}
 
 
-def same(answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer without what differs each time."""
-    answer = {key: value for key, value in answer.items() if key not in ("id", "created_at", "expires_at")}
-    answer["diagnostics"] = {**answer["diagnostics"], "elapsed_ms": None}
-    return answer
-
-
-def test_a_job_has_the_answer_that_the_request_would_have_had(server: Server) -> None:
-    body = question(
-        seed=3, reference="case-1", constraints={"immutable": ["age"], "bounds": {"amount": {"min": 100}}},
-        cost={"weights": {"income": 2.0}}, deadline_ms=30_000,
-    )  # fmt: skip
-    directly = server.client.post("/recourse", json=body)
-    assert (directly.status_code, directly.headers["vary"]) == (200, "Prefer")
-    accepted = server.client.post("/recourse", json=body, headers={"Prefer": "respond-async"})
-    assert accepted.status_code == 202
-    assert accepted.headers["preference-applied"] == "respond-async"
-    address = accepted.headers["location"]
-    assert address == f"/jobs/{accepted.json()['id']}"
-    job = server.ended(address)
-    assert (job["kind"], job["status"], job["error"]) == ("recourse", "succeeded", None)
-    assert job["progress"] == {"done": 1, "total": 1, "refused": None}
-    assert job["created_at"] <= job["started_at"] <= job["finished_at"]
-    stored = server.client.get(job["result"])
-    assert list(stored.json()) == list(directly.json())
-    assert same(stored.json()) == same(directly.json())
-    assert stored.json()["status"] == "found"
-
-    waited = server.client.post("/recourse", json=body, headers={"Prefer": "wait=30"})
-    assert (waited.status_code, waited.headers["preference-applied"]) == (200, "wait=30")
-    assert same(waited.json()) == same(directly.json())
-    assert server.client.get(waited.headers["content-location"]).json() == waited.json()
-
-
 def test_a_job_can_be_followed(server: Server, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()

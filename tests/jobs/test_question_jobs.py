@@ -16,6 +16,11 @@ PLAN: dict[str, Any] = {
     "deadline_ms": 30_000,
 }
 
+RECOURSE = question(
+    seed=3, reference="case-1", constraints={"immutable": ["age"], "bounds": {"amount": {"min": 100}}},
+    cost={"weights": {"income": 2.0}}, deadline_ms=30_000,
+)  # fmt: skip
+
 CURVE: dict[str, Any] = {
     **question(),
     "reference": "case 7",
@@ -27,28 +32,39 @@ CURVE: dict[str, Any] = {
 
 def timeless(answer: dict[str, Any]) -> dict[str, Any]:
     """An answer without what differs each time."""
-    answer = {key: value for key, value in answer.items() if key not in ("id", "created_at")}
+    answer = {key: value for key, value in answer.items() if key not in ("id", "created_at", "expires_at")}
     return {**answer, "diagnostics": answer.get("diagnostics") and {**answer["diagnostics"], "elapsed_ms": None}}
 
 
 @pytest.mark.parametrize(
     ("path", "kind", "body"),
     [
-        ("frontier", "frontier", CURVE),
-        ("validity", "validity", PLAN),
-        ("correct", "correction", {**PLAN, "correction": {"kind": "mahalanobis", "max_shift": 0.5}}),
+        ("/recourse", "recourse", RECOURSE),
+        ("/recourse/frontier", "frontier", CURVE),
+        ("/recourse/validity", "validity", PLAN),
+        ("/recourse/correct", "correction", {**PLAN, "correction": {"kind": "mahalanobis", "max_shift": 0.5}}),
     ],
 )
 def test_a_job_has_the_answer_that_the_request_would_have_had(
     server: Server, path: str, kind: str, body: dict[str, Any]
 ) -> None:
-    directly = server.client.post(f"/recourse/{path}", json=body)
-    assert directly.status_code == 200, directly.text
-    accepted = server.client.post(f"/recourse/{path}", json=body, headers={"Prefer": "respond-async"})
-    assert accepted.status_code == 202
-    job = server.ended(accepted.headers["location"])
-    assert (job["kind"], job["status"]) == (kind, "succeeded")
-    assert timeless(server.client.get(job["result"]).json()) == timeless(directly.json())
+    directly = server.client.post(path, json=body)
+    assert (directly.status_code, directly.headers["vary"]) == (200, "Prefer"), directly.text
+    answer = directly.json()
+    assert kind != "recourse" or answer["status"] == "found"
+    accepted = server.client.post(path, json=body, headers={"Prefer": "respond-async"})
+    assert (accepted.status_code, accepted.headers["preference-applied"]) == (202, "respond-async")
+    address = accepted.headers["location"]
+    assert address == f"/jobs/{accepted.json()['id']}"
+    job = server.ended(address)
+    assert (job["kind"], job["status"], job["error"]) == (kind, "succeeded", None)
+    assert job["progress"] == {"done": 1, "total": 1, "refused": None}
+    assert job["created_at"] <= job["started_at"] <= job["finished_at"]
+    stored = server.client.get(job["result"]).json()
+    assert list(stored) == list(answer)
+    waited = server.client.post(path, json=body, headers={"Prefer": "wait=30"})
+    assert (waited.status_code, waited.headers["preference-applied"]) == (200, "wait=30")
+    assert timeless(stored) == timeless(waited.json()) == timeless(answer)
 
 
 def test_bounds_beyond_the_budget_are_a_bracket_now_and_tight_later(start: Start) -> None:

@@ -328,16 +328,6 @@ def test_audits_are_listed_with_what_they_found(server: Server, promised: list[d
     problem(server.client.get("/models/nobody/audits"), 404, "unknown-model")
 
 
-def test_what_cannot_be_a_filter_of_jobs_is_named(server: Server) -> None:
-    asked = {"kind": "letters", "status": "done", "since": "0001-01-01T00:00:00+14:00"}
-    (sentence,) = faults(server.client.get("/jobs", params=asked)).values()
-    assert "kind must be recourse, " in sentence
-    assert "status must be 'queued', 'running', 'succeeded', 'failed' or 'cancelled'" in sentence
-    assert "since must be a time" in sentence
-    (sentence,) = faults(server.client.get("/recourse", params={"since": asked["since"]})).values()
-    assert "since must be a time" in sentence
-
-
 def test_unknown_models_are_not_audited(server: Server) -> None:
     problem(server.client.post("/models/nobody/audits", json={"model": "nobody@1"}), 404, "unknown-model")
     problem(server.client.post("/models/loan@1/audits", json={"model": "loan@1"}), 404, "unknown-model")

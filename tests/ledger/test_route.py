@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from tests.api.asking import faults, question
+from tests.api.asking import question
 
 
 def ids(client: httpx.Client, **query: str) -> list[str]:
@@ -26,16 +26,6 @@ def test_recourse_is_found_by_what_it_is(client: httpx.Client) -> None:
     assert given["id"] not in ids(client, since=(before + timedelta(hours=1)).isoformat())
     for other in ({"model": "open"}, {"version": "none"}, {"status": "already_favourable"}):
         assert given["id"] not in ids(client, **this | other)
-
-
-def test_what_cannot_be_a_filter_is_named(client: httpx.Client) -> None:
-    asked = {"status": "maybe", "since": "2026-01-01T00:00:00", "kept": "perhaps"}
-    (sentence,) = faults(client.get("/recourse", params=asked)).values()
-    assert "status must be 'found', 'already_favourable' or 'not_found'" in sentence
-    assert "since must name its time zone" in sentence
-    assert "kept must be true or false" in sentence
-    (sentence,) = faults(client.get("/recourse", params={"version": "1"})).values()
-    assert "version needs the parameter model" in sentence
 
 
 def test_a_search_is_exported_as_a_whole(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
