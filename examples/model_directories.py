@@ -4,10 +4,10 @@ python -m examples.model_directories xgboost     # writes xgboost/; recourse mod
 python -m examples.model_directories pipeline    # writes pipeline.skops and loans.csv, for recourse models draft
 """
 
+import argparse
 import csv
 import hashlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -234,5 +234,7 @@ EXAMPLES = {
 }  # fmt: skip
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
+    parser = argparse.ArgumentParser(description="Write the files of example models into the current directory.")
+    parser.add_argument("example", nargs="+", choices=[*EXAMPLES])
+    for name in parser.parse_args().example:
         EXAMPLES[name]()

@@ -55,6 +55,9 @@ def notice_about(
     ------
     NoticeIncomplete : settings or words of the manifest that it states are not there, and it is no `draft`
     """
+    manifest = model.manifest
+    if not manifest.consumer_report:
+        lender = replace(lender, bureau=("none",))
     missing = templates.letters[language].missing(lender)
     if missing and not draft:
         raise NoticeIncomplete(f"The letter has to state what is not set: {', '.join(missing)}.")
@@ -63,7 +66,6 @@ def notice_about(
         name, value = setting.removeprefix(LENDER).lower(), f"[{setting}]"
         stated: dict[str, Any] = {name: (value,) if isinstance(getattr(lender, name), tuple) else value}
         lender = replace(lender, **stated)
-    manifest = model.manifest
     facts = Facts(
         answer=answer,
         question=request["question"],

@@ -31,6 +31,10 @@ class Language(InputPart):
     """How long a way takes, with ``{time}``."""
     percent: str
     """A share, with ``{n}``."""
+    below: str = "< {to}"
+    """A share that is smaller than the smallest that can be written, ``{to}``."""
+    above: str = "> {to}"
+    """The same of one that is nearly everything."""
     phrases: Phrases = field(default=ENGLISH)
     """The phrases of sentences about features."""
     promise: PromisePhrases = field(default=ENGLISH_PROMISES)
@@ -58,4 +62,7 @@ class Language(InputPart):
 
     def percent_text(self, share: float, digits: int = 0) -> str:
         """A share in per cent; only nothing is 0 and only everything is 100."""
-        return fill(self.percent, {"n": percent(share, digits).replace(".", self.phrases.decimal)})
+        shown = percent(share, digits)
+        text = fill(self.percent, {"n": shown.replace(".", self.phrases.decimal)})
+        off = round(100.0 * share, digits) - float(shown)
+        return fill(self.below if off < 0.0 else self.above, {"to": text}) if off else text

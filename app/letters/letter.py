@@ -54,6 +54,8 @@ class NoticeReason(AnswerPart):
     """The applicant's value; null where `text` says it, or where it has no order."""
     usual: str | None
     """What is usual among those whom the applicant is compared with; null where the value has no order."""
+    common: bool
+    """Whether the applicant's value is the usual one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +136,9 @@ class Notice(AnswerPart):
     """The principal reasons, the most important one first."""
     compared_with: str | None
     """Whom the reasons compare the applicant with; null where there are none."""
+    unnamed: str | None
+    """Share of what lowered the score that belongs to features which no letter names, protected ones among them; null
+    where it is less than that of each reason."""
     ways: tuple[NoticeWay, ...]
     """What the applicant can change, a way each."""
     offer: tuple[str, ...]
@@ -147,6 +152,8 @@ class Notice(AnswerPart):
     """What can be promised of several ways together, at least one of them first; null for one, and as for a way."""
     in_time: bool
     """Whether there is a way that takes no longer than the answer is valid."""
+    some_late: bool
+    """Whether there is one that takes longer."""
     aged: bool
     """Whether time itself changes something in the application until a way ends that is not late."""
     valid_until: str
@@ -237,12 +244,14 @@ def notice_of(
         threshold=None if facts.threshold is None else language.percent_text(facts.threshold, digits),
         reasons=_reasons(reasons["reasons"], {one.name: one for one in facts.features}, language),
         compared_with=None if not reasons["reasons"] else _compared(reasons["against"], language),
+        unnamed=_unnamed(reasons, language),
         ways=ways,
         offer=_offer(facts, features, language) if offer else (),
         found=bool(ways),
         several=len(ways) > 1,
         together=None if together is None else ways_text(together, len(ways), language.promise),
         in_time=not all(way.late for way in ways),
+        some_late=any(way.late for way in ways),
         aged=any(_ages(facts, one) for one, way in zip(answer["counterfactuals"], ways, strict=True) if not way.late),
         valid_until=language.date_text(valid_until),
     )
@@ -302,6 +311,13 @@ def _reasons(reasons: Sequence[Json], features: Mapping[str, Feature], language:
     return tuple({one.text: one for one in reversed(found)}[text] for text in dict.fromkeys(one.text for one in found))
 
 
+def _unnamed(reasons: Json, language: Language) -> str | None:
+    """The share of features that are never named, where it is no smaller than that of each reason."""
+    share = reasons.get("protected_share") or 0.0  # answers of earlier releases lack it
+    counts = reasons["reasons"] and share >= min(one.get("share", 1.0) for one in reasons["reasons"])
+    return language.percent_text(share) if counts and share else None
+
+
 def _reason(reason: Json, feature: Feature, language: Language) -> NoticeReason:
     value_raw, usual = feature.parse(reason["value"]), reason["reference"]
     usual_raw = float(usual) if feature.is_number and usual is not None else feature.parse(usual)
@@ -322,6 +338,7 @@ def _reason(reason: Json, feature: Feature, language: Language) -> NoticeReason:
         text=text,
         value=value if compared and not text.endswith(value) else None,
         usual=usual if compared else None,
+        common=departed is None and bool(value) and value == usual,
     )
 
 

@@ -110,7 +110,7 @@ def test_a_refusal_in_english() -> None:
         "1. Reduce the loan amount from 20,800 EUR to 15,700 EUR. 2. Find a guarantor.",
         "puts the chance at 92%. If applicants stay as they are, at least 94 in 100 retrained models accept",
         "until 31 May 2026",
-        "Please turn to a@b.example and mention the reference case <7>.",
+        "Please contact a@b.example and mention the reference case <7>.",
     ):
         assert part in letter
 
@@ -173,14 +173,14 @@ def test_what_time_does_is_no_step() -> None:
 
 LATE = {
     ("en", "general"): (
-        "This way takes longer than this letter holds. We will decide on your application anew then, perhaps with "
-        "another model, and may decide otherwise.",
-        "This letter holds until 31 May 2026. This way takes longer, so we do not promise a yes.",
+        "This way takes longer than this letter is valid. Apply again once you have taken the steps: we then decide "
+        "anew, perhaps with another model, and may decide otherwise.",
+        "This letter is valid until 31 May 2026. This way takes longer, so we do not promise a yes.",
         "It accepts your application",
     ),
     ("de", "general"): (
-        "Dieser Weg dauert länger, als dieses Schreiben gilt. Wir entscheiden dann neu über Ihren Antrag, vielleicht "
-        "mit einem anderen Modell und vielleicht anders.",
+        "Dieser Weg dauert länger, als dieses Schreiben gilt. Stellen Sie den Antrag neu, wenn Sie die Schritte "
+        "gegangen sind: Wir entscheiden dann neu, vielleicht mit einem anderen Modell und vielleicht anders.",
         "Dieses Schreiben gilt bis zum 31. Mai 2026. Dieser Weg dauert länger; ein Ja sagen wir deshalb nicht zu.",
         "Es nimmt Ihren Antrag",
     ),
@@ -216,7 +216,7 @@ def test_a_way_that_takes_longer_than_the_answer_is_valid_is_no_promise(language
 
 
 @pytest.mark.parametrize(
-    ("language", "apart"), [("en", "apart from what time itself changes"), ("de", "außer was die Zeit")]
+    ("language", "apart"), [("en", "apart from what changes by itself"), ("de", "außer was sich mit der Zeit")]
 )
 def test_what_time_changes_is_no_other_change(language: str, apart: str) -> None:
     for months, age, said in ((2.5, 31, True), (2.5, 30, False), (24.0, 32, False)):
@@ -296,16 +296,18 @@ def test_a_chance_that_is_not_known_is_not_stated(language: str) -> None:
     assert "Loan amount" in letter or "Kreditbetrag" in letter
 
 
-def test_no_decision_is_not_called_a_refusal() -> None:
-    letter = written(reasons=None, counterfactuals=[], factual=None)
-    assert "This is not a decision" in " ".join(letter.split())
-    assert "cannot accept" not in letter
+@pytest.mark.parametrize("regime", ["general", "eu", "uk", "us"])
+def test_no_decision_is_not_called_a_refusal(regime: str) -> None:
+    letter = written(regime=regime, reasons=None, counterfactuals=[], factual=None)
+    assert "Nothing has been decided yet" in " ".join(letter.split())
+    for word in ("cannot accept", "look at the decision", "looks at the decision", "contest"):
+        assert word not in letter
 
 
 def test_a_measured_share_is_rounded_and_never_overstated() -> None:
     language = Templates.read("general", None, "en").languages["en"]
     assert [language.percent_text(share) for share in (0.0, 0.001, 0.042, 0.97, 0.999, 1.0)] == [
-        "0%", "1%", "4%", "97%", "99%", "100%",
+        "0%", "below 1%", "4%", "97%", "above 99%", "100%",
     ]  # fmt: skip
 
 
@@ -475,7 +477,7 @@ def test_no_letter_claims_compliance(language: str, regime: str) -> None:
         ("de", "eu", ["erklärt Ihnen", "eigenen Standpunkt", "prüft die Bewertung", "2023/2225", "2016/679"]),
         ("en", "uk", ["information about how the decision was made", "what you have to say", "one of our staff",
                       "contest the decision", "Data (Use and Access) Act 2025"]),
-        ("en", "general", ["a person look at the decision"]),
+        ("en", "general", ["a person looks at the decision"]),
     ],
 )  # fmt: skip
 def test_a_regime_says_what_the_applicant_may_ask_for(language: str, regime: str, parts: list[str]) -> None:
@@ -516,16 +518,45 @@ def test_every_warning_of_an_answer_is_said_in_the_letter_or_is_none_of_the_appl
 
 
 @pytest.mark.parametrize(("language", "part"), [("en", "less reliable than usual"), ("de", "weniger verlässlich")])
-def test_an_application_unlike_all_others_is_said_to_be(language: str, part: str) -> None:
-    assert part in " ".join(written(language, warnings=[f"Some sentence. {UNSEEN_WARNING}"]).split())
-    assert part not in " ".join(written(language, warnings=["Some sentence."]).split())
+@pytest.mark.parametrize("accepted", [False, True])
+def test_an_application_unlike_all_others_is_said_to_be(language: str, part: str, accepted: bool) -> None:
+    yes = {"factual": {"probability": 0.9, "score": 1.0, "favourable": True}, "counterfactuals": []}
+    asked: dict[str, Any] = {"reasons": None, **yes} if accepted else {}
+    assert part in " ".join(written(language, warnings=[f"Some sentence. {UNSEEN_WARNING}"], **asked).split())
+    assert part not in " ".join(written(language, warnings=["Some sentence."], **asked).split())
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "does not name made up 30% of what"), ("de", "nicht nennt, machten 30 % dessen aus")]
+)
+@pytest.mark.parametrize("regime", ["general", "us", "eu", "uk"])
+def test_what_may_not_be_named_is_not_hidden(regime: str, language: str, said: str) -> None:
+    """Of features that no letter names, where they count as much as a reason."""
+    if language not in Templates.read(regime, None, "en").letters:
+        return
+    for share, stated in ((0.3, True), (0.05, False), (0.0, False), (None, False)):
+        reasons = {**REASONS, "protected_share": share, "reasons": [{**REASONS["reasons"][0], "share": 0.2}]}
+        assert (said in " ".join(written(language, regime, reasons=reasons).split())) is stated
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "not unusual among them"), ("de", "nicht unüblich")])
+def test_a_reason_with_the_usual_value_says_so(language: str, said: str) -> None:
+    assert said in written(language, reasons={**REASONS, "reasons": [reason("guarantor", False)]})
+    assert said not in written(language, reasons={**REASONS, "reasons": [reason("guarantor", True)]})
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "one way that ends in time"), ("de", "der rechtzeitig")])
+def test_only_a_way_that_ends_in_time_is_promised(language: str, said: str) -> None:
+    late = way(2, amount=9000, months=8.0)
+    assert said in " ".join(written(language, counterfactuals=[way(1, amount=15700), late]).split())
+    assert said not in " ".join(written(language, counterfactuals=[way(1, amount=15700), way(2, amount=9000)]).split())
 
 
 def test_a_stated_value_has_its_range_and_no_numbers_of_a_single_value() -> None:
     one = way(share=1.0, housing="owned")
     one["changes"][0]["accepted"] = {"min": None, "max": None, "levels": ["rented", "owned"]}
-    for language, said in (("en", 'State the housing; "rented" or "owned" is accepted.'),
-                           ("de", "Wohnen: angeben; angenommen wird „Miete“ oder „Eigentum“.")):  # fmt: skip
+    for language, said in (("en", 'State the housing; this way works if it is "rented" or "owned".'),
+                           ("de", "Wohnen angeben: Dieser Weg gilt für: „Miete“ oder „Eigentum“.")):  # fmt: skip
         letter = " ".join(written(language, counterfactuals=[one]).split())
         assert said in letter
         assert "92" not in letter, "the chance is that of one value"
@@ -545,7 +576,11 @@ def test_what_is_proven_to_be_out_of_reach_is_not_called_unproven(language: str)
     ("language", "ruled_out", "by"),
     [
         ("en", "within your reach and not ruled out in the search", "within your reach by 31 May 2026"),
-        ("de", "die Ihnen möglich sind und bei der Suche nicht ausgeschlossen waren", "die Ihnen bis zum 31. Mai 2026"),
+        (
+            "de",
+            "die Ihnen nach unserer Annahme möglich sind und bei der Suche nicht ausgeschlossen waren",
+            "die Ihnen nach unserer Annahme bis zum 31. Mai 2026",
+        ),
     ],
 )
 @pytest.mark.parametrize("status", ["open", "proven"])

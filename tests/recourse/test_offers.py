@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -189,6 +190,18 @@ def test_without_an_offer_there_is_a_reason() -> None:
     asked, _ = ask(space, lambda X: np.where(X[:, 0] == 90.0, np.nan, 1.0), [90.0, 6.0], rows_raw=np.ones((9, 2)))
     assert offers(asked, {}).verdict is NoOffer.MODEL_OUTPUT_INVALID
     assert all(module.NO_OFFER[reason] for reason in NoOffer)
+
+
+def test_the_offer_beside_an_answer_keeps_the_terms_that_were_asked_for() -> None:
+    """Of 15 over the term asked for and 17 over another one the first, though the list begins with the second."""
+    space = FeatureSpace([AMOUNT, replace(TERM, max_change=None)])
+    asked, _ = ask(
+        space, lambda X: 16.0 - X[:, 0] + 2.0 * (X[:, 1] == 0.0), [19.0, 4.0], rows_raw=np.ones((9, 2)) * [1.0, 4.0]
+    )
+    offer, _ = best_offer(asked)
+    assert offer is not None
+    assert offer.row_raw.tolist() == [15.0, 4.0]
+    assert offers(asked, {}).offers[0].row_raw.tolist() == [17.0, 0.0]
 
 
 def test_nothing_is_offered_beside_an_answer_where_no_direction_is_known() -> None:

@@ -72,18 +72,18 @@ class Asked:
 @pytest.mark.parametrize(
     ("says", "expected", "text"),
     [
-        (lambda r: r <= 42, (None, 42.0), "at most 42% is accepted"),
-        (lambda r: r >= 17.3, (17.3, None), "at least 17.3% is accepted"),
-        (lambda r: 17.3 <= r <= 42, (17.3, 42.0), "from 17.3% to 42% is accepted"),
-        (lambda r: r == 33.6, (33.6, 33.6), "only 33.6% is accepted"),
-        (lambda r: True, (None, None), "every value is accepted"),
+        (lambda r: r <= 42, (None, 42.0), "if it is at most 42%"),
+        (lambda r: r >= 17.3, (17.3, None), "if it is at least 17.3%"),
+        (lambda r: 17.3 <= r <= 42, (17.3, 42.0), "if it is from 17.3% to 42%"),
+        (lambda r: r == 33.6, (33.6, 33.6), "only if it is 33.6%"),
+        (lambda r: True, (None, None), "with every value"),
     ],
 )
 def test_both_ends_are_accepted_and_what_is_beyond_is_not(says: Any, expected: Any, text: str, remote: bool) -> None:
     asked = Asked([RATIO], says)
     told, texts = asked.told(33.6, remote=remote)
     assert (told[0].min, told[0].max) == expected
-    assert texts == [f"State the debt-to-income ratio; {text}."]
+    assert texts == [f"State the debt-to-income ratio; this way works {text}."]
     low, high = (0.0 if told[0].min is None else told[0].min), (100.0 if told[0].max is None else told[0].max)
     assert asked.accepts(np.linspace(low, high, 1_000).round(1)[:, None]).all()
     beyond = [end for end, known in ((low - 0.1, told[0].min), (high + 0.1, told[0].max)) if known is not None]
@@ -106,7 +106,7 @@ def test_the_ends_of_many_values_are_exact_to_the_unit() -> None:
 def test_levels_are_asked_one_by_one() -> None:
     told, texts = Asked([HOUSING], lambda housing: housing in (0, 2)).told(2.0)
     assert told[0] == AcceptedValues(levels=("rented", "family"))
-    assert texts == ['State the housing; "rented" or "family" is accepted.']
+    assert texts == ['State the housing; this way works if it is "rented" or "family".']
 
 
 def test_of_two_values_every_pair_in_the_ranges_is_accepted() -> None:

@@ -167,8 +167,7 @@ def _phrase(feature: Feature, upwards: bool, phrases: Phrases) -> str:
         return phrases.action
     if feature.is_number:
         return phrases.increase if upwards else phrases.reduce
-    if feature.type is FeatureType.ORDINAL:
-        return phrases.raise_level if upwards else phrases.lower_level
+    # Levels may be listed downwards: their order says nothing of more or less.
     return phrases.change
 
 

@@ -49,7 +49,7 @@ def listed(features: list[Feature], before_raw: list[float], after_raw: list[flo
         ),
         (
             Feature(name="education", type=FeatureType.ORDINAL, categories=("primary", "secondary")), 1, 0,
-            "Lower the education from secondary to primary.",
+            "Change the education from secondary to primary.",
         ),
         (
             Feature(name="job", type=FeatureType.ORDINAL, categories=("short", "1 to 3 years"), action="Extend"), 0, 1,
@@ -118,7 +118,7 @@ def test_what_time_does_is_no_advice_and_what_is_protected_has_no_name() -> None
     found = listed(features, [30, 5, 0, 0], [31, 6, 1, 1])
     assert [change.text for change in found] == [
         "A protected attribute is different.",
-        "Raise the education from low to high.",
+        "Change the education from low to high.",
         "In 14 months the age is 31 years.",
     ]
     assert [change.takes_months for change in found] == [0, 14, 12]
