@@ -55,7 +55,7 @@ class NoticeReason(AnswerPart):
     usual: str | None
     """What is usual among those whom the applicant is compared with; null where the value has no order."""
     common: bool
-    """Whether the applicant's value is the usual one."""
+    """Whether the value is the usual one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +76,8 @@ class NoticeWay(AnswerPart):
     points: str | None
     """Its points then, of a model that gives points; null also where a value is not known yet."""
     promise: str | None
-    """What can be promised of the models that may follow, with the condition; null where there are none, and where a
-    value is not known yet."""
+    """What can be promised of future models, with the condition; null where there are none, and where a value is not
+    known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +93,7 @@ class Notice(AnswerPart):
     regime: str
     """Which of the lender's letters."""
     missing: tuple[str, ...]
-    """Settings, and words of the manifest, that are not there and that the letter has to state: it is a draft then,
-    and not to be sent."""
+    """Settings, and words of the manifest, that the letter lacks: it is a draft then, not to be sent."""
     date: str
     """Of the answer."""
     created_at: Timestamp
@@ -116,8 +115,8 @@ class Notice(AnswerPart):
     precluded: bool
     """Whether it is proven that the model refuses every record that the applicant could reach."""
     accepts_some: bool
-    """Whether today's model accepts a change that was tried although there is no way: it does not withstand what the
-    request asks for."""
+    """Whether there is no way, but today's model accepts a change, which does not withstand what the request asks
+    for."""
     limited: bool
     """Whether the request rules changes out that the applicant could make otherwise."""
     reach_until: str | None
@@ -137,13 +136,12 @@ class Notice(AnswerPart):
     compared_with: str | None
     """Whom the reasons compare the applicant with; null where there are none."""
     unnamed: str | None
-    """Share of what lowered the score that belongs to features which no letter names, protected ones among them; null
-    where it is less than that of each reason."""
+    """Share of what lowered the score that features have which no letter names; null where each reason has more."""
     ways: tuple[NoticeWay, ...]
     """What the applicant can change, a way each."""
     offer: tuple[str, ...]
-    """Other terms with which today's model accepts the application, a line each with what was asked for in brackets;
-    none where `RECOURSE_NOTICE_OFFER` is not set, or the answer has no offer."""
+    """Other terms that today's model accepts, a line each with what was asked for in brackets; none where
+    `RECOURSE_NOTICE_OFFER` is not set, or the answer has no offer."""
     found: bool
     """Whether there is a way."""
     several: bool
@@ -153,7 +151,7 @@ class Notice(AnswerPart):
     in_time: bool
     """Whether there is a way that takes no longer than the answer is valid."""
     some_late: bool
-    """Whether there is one that takes longer."""
+    """Whether one takes longer."""
     aged: bool
     """Whether time itself changes something in the application until a way ends that is not late."""
     valid_until: str
