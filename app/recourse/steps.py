@@ -1,27 +1,20 @@
 """The changes of each counterfactual in the order in which each helps most, by the model's own score after each.
 
 One model call scores the records in between for all counterfactuals of an answer: after every combination of changes
-where these are few, else after the first changes of one order. Records that break a rule, or that no derived feature
-allows, are avoided where another order does.
+where these are few, else after the first changes of one order. Mostly a remote model has been asked before, with the
+proposals. Records that break a rule, or that no derived feature allows, are avoided where another order does.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
-from jaxtyping import Float
 
 from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.in_between import Made, combined, rows_between
 from app.recourse.counterfactual import Counterfactual, Step
 from app.recourse.models.meter import Meter
-
-MOST = 7
-"""Changes up to which every combination is scored: 126 records."""
-
-Made = frozenset[int]
-"""The features whose changes have been made."""
 
 
 def with_steps(actions: ActionSet, meter: Meter, found: Sequence[Counterfactual]) -> list[Counterfactual]:
@@ -55,32 +48,13 @@ class _Order:
 
     def __init__(self, actions: ActionSet, one: Counterfactual) -> None:
         self.one, self.whole = one, frozenset(one.changed)
-        some = self._combinations(actions)
-        self.rows_raw = dict(zip(some, self._rows(actions, some), strict=True))
+        some = combined(actions, one.row_raw, one.changed)
+        self.rows_raw = dict(zip(some, rows_between(actions, one.row_raw, some), strict=True))
         rows = np.array(list(self.rows_raw.values()))
         legal = actions.keeps_rules(rows)
         if actions.space.derived is not None:
             legal &= actions.space.derives_legally(rows)
         self.legal = dict(zip(self.rows_raw, legal.tolist(), strict=True))
-
-    def _combinations(self, actions: ActionSet) -> list[Made]:
-        """The combinations of changes that are scored, all of them not included; smaller ones first."""
-        changed = sorted(self.whole)
-        if len(changed) <= MOST:
-            return [frozenset(some) for k in range(1, len(changed)) for some in combinations(changed, k)]
-        space, row_raw = actions.space, self.one.row_raw
-        single = np.where(np.eye(space.p, dtype=bool)[changed], row_raw, actions.factual_raw)
-        order = [changed[k] for k in actions.cost(single).argsort(kind="stable")[::-1]]
-        return [frozenset(order[:k]) for k in range(1, len(order))]
-
-    def _rows(self, actions: ActionSet, combined: Sequence[Made]) -> Float[np.ndarray, "n p"]:
-        fact, row_raw, passive = actions.factual_raw, self.one.row_raw, actions.clock.passive
-        rows = np.repeat(fact[None], len(combined), axis=0)
-        for row, made in zip(rows, combined, strict=True):
-            row[list(made)] = row_raw[list(made)]
-        if (row_raw[passive] != fact[passive]).any():  # time has passed in the counterfactual, so it passes here
-            rows = actions.clock.settled(rows)
-        return rows
 
     def steps(self, scores: Sequence[float], probability_of: Callable[[float], float | None]) -> tuple[Step, ...]:
         """The steps, from the scores of the records in between."""

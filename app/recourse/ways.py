@@ -17,10 +17,11 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import TypeAlias
 
-from app.errors import SolverFailed
+from app.errors import RecourseError, SolverFailed
 from app.recourse.actions.sentences import name_text
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.method_run import Groundwork
@@ -79,6 +80,10 @@ class Grounded:
         return self.result.misses, sum(one.cost for one in rows) / len(rows)
 
 
+Waiting: TypeAlias = tuple[tuple[bool, float], int, Frozen, Grounded | None]
+"""What an answer costs at least, an order among equals, what stays as it is, and the answer once it is known."""
+
+
 class WaySearch:
     """The search for further ways of one applicant.
 
@@ -99,6 +104,8 @@ class WaySearch:
         self.most_changes = None if barred else max(FEW_CHANGES, len(first.best.changed))
         """Of a further way; None for no limit, as where the request excludes sets and any other answer is welcome."""
         self._answers: dict[Frozen, Grounded | None] = {frozenset(): first}
+        self._ahead: dict[tuple[Frozen, int | None], Grounded | RecourseError | None] = {}
+        """Replies of a remote model to what was asked or comes soon."""
 
     def run(self) -> list[Grounded]:
         """Search the ways, cheapest first: as many as are asked for, or fewer where fewer exist."""
@@ -106,10 +113,7 @@ class WaySearch:
         closed = [frozenset(some) for some in self.problem.action_set.barred]
         """Sets that no further way contains."""
         most, newest = MOST_QUESTIONS * (self.problem.count + len(closed)), count()
-        # What an answer costs at least, an order among equals, what stays as it is, and the answer once it is known.
-        waiting: list[tuple[tuple[bool, float], int, Frozen, Grounded | None]] = [
-            (self.first.key, next(newest), frozenset(), self.first)
-        ]
+        waiting: list[Waiting] = [(self.first.key, next(newest), frozenset(), self.first)]
         seen = {frozenset[int]()}
         while waiting and len(self._in_order(listed)) < self.problem.count:
             if listed and waiting[0][0][0] and not listed[0].result.misses:
@@ -125,7 +129,7 @@ class WaySearch:
                 if self._late() or len(self._answers) > most:
                     self.is_complete = False
                     break
-                answer = self._answer(frozen)
+                answer = self._answer(frozen, self._soon(waiting))
                 if answer is not None:
                     heapq.heappush(waiting, (max(bound, answer.key), next(newest), frozen, answer))
                 continue
@@ -195,16 +199,26 @@ class WaySearch:
         known = (answer for fewer, answer in self._answers.items() if fewer < frozen)
         return max(((True, math.inf) if one is None else one.key for one in known), default=(False, 0.0))
 
-    def _answer(self, frozen: Frozen) -> Grounded | None:
-        """The answer in which these features stay as they are; one that is known where that changes none of them."""
+    def _soon(self, waiting: Sequence[Waiting]) -> list[Frozen]:
+        """The questions that are due before any answer that is known."""
+        first = min((bound for bound, _, _, answer in waiting if answer is not None), default=(True, math.inf))
+        return [one for bound, _, one, answer in waiting if answer is None and max(bound, self._bound(one)) <= first]
+
+    def _answer(self, frozen: Frozen, soon: Sequence[Frozen]) -> Grounded | None:
+        """The answer in which these features stay as they are; one that is known where that changes none of them.
+
+        Parameters
+        ----------
+        soon : further questions that a remote model is asked with this one
+        """
         for fewer, known in self._answers.items():
             if fewer < frozen and known is not None and frozen.isdisjoint(known.best.changed):
                 self._answers[frozen] = known
                 return known
         try:
-            found = self._ask(frozen, None)
+            found = self._reply(frozen, None, soon)
             if found is not None and self._is_long(found):
-                found = self._ask(frozen, self.most_changes)
+                found = self._reply(frozen, self.most_changes, soon)
         except SolverFailed:
             self.is_complete, found = False, None
         if found is not None and not found.found:
@@ -213,6 +227,25 @@ class WaySearch:
             self.is_complete, found = self.is_complete and not stopped, None
         self._answers[frozen] = found
         return found
+
+    def _reply(self, frozen: Frozen, most_changes: int | None, soon: Sequence[Frozen]) -> Grounded | None:
+        """The answer to one question; a remote model, paid per call, is asked all that may come next in the same calls.
+
+        With future models a question takes the most calls, so what follows a long answer is asked in the same as well.
+        """
+        meter, short = self.first.groundwork.meter, self.problem.future_validity is not None
+        if meter.black_box.remote is None:
+            return self._ask(frozen, most_changes)
+        if (frozen, most_changes) not in self._ahead:
+            limits = dict.fromkeys((most_changes, self.most_changes) if short else (most_changes,))
+            asked = [(one, most) for one in (frozen, *soon) for most in limits]
+            asked = [one for one in asked if one not in self._ahead]
+            replies = meter.together([partial(self._ask, *one) for one in asked])
+            self._ahead.update(zip(asked, replies, strict=True))
+        reply = self._ahead[frozen, most_changes]
+        if isinstance(reply, RecourseError):
+            raise reply
+        return reply
 
     def _is_long(self, answer: Grounded) -> bool:
         """Whether an answer changes too much for a further way."""

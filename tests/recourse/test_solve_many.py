@@ -183,7 +183,7 @@ def test_an_unforeseen_error_ends_all_of_them_and_leaves_no_thread() -> None:
     spy.predict = stumble
     with pytest.raises(ZeroDivisionError):
         solve_many(problems, METHODS["robust_mpm"], PARAMS)
-    assert not [thread for thread in threading.enumerate() if thread.name == "applicant"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "in step"]
 
 
 def test_time_that_has_run_out_is_a_verdict() -> None:

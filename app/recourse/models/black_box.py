@@ -185,13 +185,7 @@ class BlackBox:
         return math.log(self.threshold) - math.log1p(-self.threshold)
 
     def _to_score(self, model_input: np.ndarray) -> Float[np.ndarray, "n"]:
-        output = np.asarray(self.predict(model_input), dtype=float)
-        if output.shape != (len(model_input),):
-            raise ModelOutputInvalid(
-                f"the model gave an output of shape {output.shape} for {len(model_input)} records; "
-                "it must give one number per record"
-            )
-        return self.score_of(output)
+        return self.score_of(one_each(self.predict(model_input), len(model_input)))
 
     def score_of(self, output: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
         """Scores of outputs; NaN as in `score`.
@@ -227,6 +221,16 @@ class BlackBox:
         if finite is not None:
             score[~finite] = np.nan
         return score
+
+
+def one_each(output: np.ndarray, rows: int) -> Float[np.ndarray, "n"]:
+    """A model's output for so many rows; raises ModelOutputInvalid where it is not one number for each."""
+    output = np.asarray(output, dtype=float)
+    if output.shape != (rows,):
+        raise ModelOutputInvalid(
+            f"the model gave an output of shape {output.shape} for {rows} records; it must give one number per record"
+        )
+    return output
 
 
 @runtime_checkable

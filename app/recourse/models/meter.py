@@ -1,14 +1,25 @@
 """Calls and records that an answer asks of a black box: counted, and bounded by a deadline and a budget."""
 
 import math
+import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float
 
-from app.errors import BudgetExceeded, DeadlineExceeded
-from app.recourse.models.black_box import BlackBox, Predict, Wrapped
+from app.errors import BudgetExceeded, DeadlineExceeded, RecourseError
+from app.recourse.models.black_box import BlackBox, Predict, Wrapped, one_each
+from app.recourse.models.in_step import in_step
+
+MOST_REMEMBERED = 1_000
+"""Rows up to which those of a call of a remote model are remembered; larger ones are draws, which nobody repeats."""
+
+R = TypeVar("R")
+"""What a computation returns."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,9 @@ class _Spent(Wrapped):
 class Meter:
     """A black box with counters, a deadline, and the budget of a remote model.
 
+    A remote model is paid per call. Small calls of it are remembered, so that no record is sent twice, and several
+    computations can share their calls (`together`).
+
     Parameters
     ----------
     deadline : `time.monotonic()` after which no call starts
@@ -38,12 +52,18 @@ class Meter:
     def __init__(self, black_box: BlackBox, deadline: float = math.inf) -> None:
         self._asked = black_box
         self.black_box = black_box.by(deadline)
+        self._send = self.black_box.predict
+        if black_box.remote is not None:
+            self.black_box = replace(self.black_box, predict=self._ask)
         self.deadline = deadline
         self.calls = 0
         self.rows = 0
         self.silent = 0
         """Rows for which the model gave no finite answer."""
         self._sent_calls = self._sent_rows = 0
+        self._known: dict[bytes, float] = {}
+        """Of a remote model: its output for each row of small calls."""
+        self._turn = threading.local()
 
     def score(self, X: Float[np.ndarray, "n d"], *, further: bool = False) -> Float[np.ndarray, "n"]:
         """As `BlackBox.score`; raises DeadlineExceeded, BudgetExceeded.
@@ -66,6 +86,15 @@ class Meter:
         self.rows += len(X)
         return self.black_box.gradient(X)
 
+    def together(self, works: Sequence[Callable[[], R]]) -> list[R | RecourseError]:
+        """The results of computations that ask this model, which is remote, or their errors: their calls are shared."""
+
+        def asking(work: Callable[[], R], ask: Predict) -> R:
+            self._turn.ask = ask
+            return work()
+
+        return in_step([partial(asking, work) for work in works], self._sent)
+
     def rest(self) -> BlackBox:
         """Another meter of the model, with the budget that this one leaves."""
         remote = self._asked.remote
@@ -79,22 +108,43 @@ class Meter:
             raise DeadlineExceeded
 
     def _count(self, score: Predict, rows: np.ndarray, further: bool) -> Float[np.ndarray, "n"]:
-        assert not (further and self.black_box.remote)
         self.check()
-        self._spend(len(rows))
+        if self.black_box.remote is not None:
+            assert not further
+            return score(rows)
         self.calls += not further
         self.rows += len(rows)
         scores = score(rows)
         self.silent += int(np.count_nonzero(np.isnan(scores)))
         return scores
 
-    def _spend(self, rows: int) -> None:
-        """Raise BudgetExceeded if the call would exceed the budget; nothing is sent then."""
+    def _ask(self, model_input: np.ndarray) -> np.ndarray:
+        """The output of a remote model, of which one of several computations asks with the others."""
+        ask: Predict = getattr(self._turn, "ask", self._sent)
+        return ask(model_input)
+
+    def _sent(self, model_input: np.ndarray) -> np.ndarray:
+        """The output of a remote model, which is sent what it has not been asked before."""
+        if len(model_input) > MOST_REMEMBERED:
+            return self._paid(model_input)
+        keys = [row.tobytes() for row in model_input]
+        places = {key: i for i, key in enumerate(keys) if key not in self._known}
+        if places:
+            output = self._paid(model_input[list(places.values())])
+            self._known.update(zip(places, output.tolist(), strict=True))
+        return np.array([self._known[key] for key in keys])
+
+    def _paid(self, model_input: np.ndarray) -> np.ndarray:
+        """The output of a remote model in one call, counted; raises BudgetExceeded before one that it cannot pay."""
         remote = self.black_box.remote
-        if remote is None:
-            return
-        calls, sent = remote.price(rows)
+        assert remote is not None
+        calls, sent = remote.price(len(model_input))
         if self._sent_calls + calls > remote.max_calls or self._sent_rows + sent > remote.max_rows:
             raise BudgetExceeded
         self._sent_calls += calls
         self._sent_rows += sent
+        self.calls += 1
+        self.rows += len(model_input)
+        output = one_each(self._send(model_input), len(model_input))
+        self.silent += int(np.count_nonzero(~np.isfinite(output)))
+        return output

@@ -1,10 +1,13 @@
 """An answer in the making: what the black box was asked, what it accepted, and what came nearest."""
 
 import math
+from contextlib import suppress
 
 import numpy as np
 from jaxtyping import Float
 
+from app.errors import BudgetExceeded
+from app.recourse.actions.in_between import combined, rows_between
 from app.recourse.candidates import Candidates, PlanCandidates
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.fallback import FALLBACK_WARNING, NEAREST_WARNING, fallback_rows
@@ -13,6 +16,8 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.surrogate.boundary import BoundarySample
 from app.recourse.verdict import Relaxation
 
+MOST_BETWEEN = 200
+"""Records between proposals and the applicant's own that are in a call of a remote model."""
 FAR_CHEAPER = 0.5
 """Share of an answer's cost up to which another record is far cheaper."""
 PRICE_WARNING = (
@@ -96,9 +101,29 @@ class Draft:
         legal[1:] &= (rows_raw[1:] != rows_raw[:-1]).any(axis=1)
         scores = np.full(len(rows_raw), np.nan)
         if legal.any():
-            scores[legal] = self.meter.score_raw(rows_raw[legal], further=self._asked)
+            scores[legal] = self.score(rows_raw[legal], further=self._asked)
             self._asked = True
         return scores
+
+    def score(self, rows_raw: Float[np.ndarray, "n p"], *, further: bool = False) -> Float[np.ndarray, "n"]:
+        """As `Meter.score_raw`.
+
+        A remote model is asked in the same request about records that lie between the cheapest of these and the
+        applicant's own: the order of the changes of an answer follows from them (`app.recourse.steps`).
+        """
+        remote, actions = self.meter.black_box.remote, self.actions
+        if remote is None:
+            return self.meter.score_raw(rows_raw, further=further)
+        asked = rows_raw
+        for row_raw in rows_raw[actions.cost(rows_raw).argsort(kind="stable")]:
+            between = rows_between(actions, row_raw, combined(actions, row_raw, actions.changes(row_raw)))
+            more = np.concatenate([asked, between])
+            if len(more) - len(rows_raw) > MOST_BETWEEN or remote.price(len(more))[0] > remote.price(len(rows_raw))[0]:
+                break
+            asked = more
+        with suppress(BudgetExceeded):
+            return self.meter.score_raw(asked)[: len(rows_raw)]
+        return self.meter.score_raw(rows_raw)
 
     def remember_refused(self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]) -> None:
         """Keep the refused record with the highest score."""

@@ -269,7 +269,7 @@ class _Committee:
 
     def _confirmed(self, accepted: list[Reached]) -> Reached | None:
         """The best of these records that today's model itself accepts, in one call."""
-        scores = self.draft.meter.score_raw(np.array([one.row_raw for one in accepted]))
+        scores = self.draft.score(np.array([one.row_raw for one in accepted]))
         for one, score in zip(reversed(accepted), scores[::-1].tolist(), strict=True):
             if self.draft.problem.black_box.accepts(np.array([score]))[0]:
                 return replace(one, own_score=score)

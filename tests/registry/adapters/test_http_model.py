@@ -83,6 +83,13 @@ def rows(black_box: BlackBox) -> np.ndarray:
     return black_box.space.read_many(FRESH, pointer="")
 
 
+def further(black_box: BlackBox, times: int) -> np.ndarray:
+    """So many times other records, since a meter asks about none twice."""
+    many = np.concatenate([rows(black_box)] * times)
+    many[:, black_box.space.numeric[0]] = np.arange(times * 1_000, times * 1_000 + len(many))
+    return many
+
+
 # --- what is sent, and how answers are read --------------------------------------------------------------------------
 
 
@@ -535,11 +542,11 @@ def test_the_meter_stops_before_a_request_beyond_the_budget(
     meter = Meter(black_box)
     meter.score_raw(rows(black_box))
     with pytest.raises(BudgetExceeded):  # 3 requests
-        meter.score_raw(np.concatenate([rows(black_box)] * 3))
-    meter.score_raw(np.concatenate([rows(black_box)] * 2))
+        meter.score_raw(further(black_box, 3))
+    meter.score_raw(further(black_box, 2))
     assert len(server.asked()) == 3
     with pytest.raises(BudgetExceeded):
-        meter.score_raw(rows(black_box)[:1])
+        meter.score_raw(further(black_box, 1)[:1])
     Meter(black_box).score_raw(rows(black_box)[:1])
 
 
@@ -548,7 +555,7 @@ def test_records_that_pin_the_model_are_paid_for_too(store: Registry, tmp_path: 
     meter = Meter(black_box)
     meter.score_raw(rows(black_box))
     with pytest.raises(BudgetExceeded):
-        meter.score_raw(rows(black_box))
+        meter.score_raw(further(black_box, 1))
     assert [request["rows"] for request in server.asked()] == [60 + PINS]
 
 

@@ -1,0 +1,42 @@
+"""The records between an applicant's own and one that changes several features: after some of the changes.
+
+Time passes in them as it does in the record with all changes.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from app.recourse.actions.action_set import ActionSet
+
+MOST = 7
+"""Changes up to which every combination counts: 126 records."""
+
+Made: TypeAlias = frozenset[int]
+"""The features whose changes have been made."""
+
+
+def combined(actions: ActionSet, row_raw: Float[np.ndarray, "p"], changed: Sequence[int]) -> list[Made]:
+    """The combinations of the changes of a record, all of them not included; smaller ones first.
+
+    Of more than `MOST` changes the first ones of one order, dear ones first.
+    """
+    if len(changed) <= MOST:
+        return [frozenset(some) for k in range(1, len(changed)) for some in combinations(changed, k)]
+    single = np.where(np.eye(actions.space.p, dtype=bool)[list(changed)], row_raw, actions.factual_raw)
+    order = [changed[k] for k in actions.cost(single).argsort(kind="stable")[::-1]]
+    return [frozenset(order[:k]) for k in range(1, len(order))]
+
+
+def rows_between(actions: ActionSet, row_raw: Float[np.ndarray, "p"], some: Sequence[Made]) -> Float[np.ndarray, "n p"]:
+    """The record after each of some combinations of its changes."""
+    fact, passive = actions.factual_raw, actions.clock.passive
+    rows = np.repeat(fact[None], len(some), axis=0)
+    for row, made in zip(rows, some, strict=True):
+        row[list(made)] = row_raw[list(made)]
+    if (row_raw[passive] != fact[passive]).any():  # time has passed in the counterfactual, so it passes here
+        rows = actions.clock.settled(rows)
+    return rows
