@@ -69,7 +69,8 @@ def test_equal_records_are_refused() -> None:
 
 
 def test_the_records_that_break_a_rule_are_counted() -> None:
-    ruled = Profile.of(black_box(lambda X: X[:, 0]), ROWS_RAW, (LinearRule("a <= 0", (1.0, 0.0), 0.0),))
+    rules = (LinearRule("a <= 0", (1.0, 0.0), 0.0), LinearRule("a <= 9", (1.0, 0.0), 9.0))
+    ruled = Profile.of(black_box(lambda X: X[:, 0]), ROWS_RAW, rules)
     assert ruled.warnings == (
         f"The rule 'a <= 0' does not hold in {(ROWS_RAW[:, 0] > 0).sum()} of 50 reference records.",
     )
