@@ -48,7 +48,7 @@ class Asked:
     before: Json
     """The model's decision on it."""
     after: Json | None
-    """The same after the changes; None where nothing was found."""
+    """The model's decision after the changes; None where nothing was found."""
     changes: tuple[tuple[str, str], ...]
     """Feature and sentence of each change; empty where nothing was found."""
     detail: str

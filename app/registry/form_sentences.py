@@ -73,7 +73,7 @@ SENTENCES = {
     "extra_forbidden": "is not a known key",
     "json_invalid": "is no JSON, or cut off",
 }
-"""By the type of the error, with its facts."""
+"""The sentence about each type of error of pydantic, with places for its facts."""
 
 
 def sentence_of(details: ErrorDetails) -> str:

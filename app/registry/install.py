@@ -112,7 +112,7 @@ class _Examination:
     """Largest difference to the lender's own scores."""
     faults: list[Fault]
     digests: dict[str, str] = field(default_factory=dict)
-    """Of the files copied, by relative path."""
+    """SHA-256 of each file that was copied, by relative path."""
 
     def run(self, given: Float[np.ndarray, "n"] | None, registered_at: datetime) -> Registration | None:
         """Examine everything, and write the profile.

@@ -41,7 +41,7 @@ class Cell:
 
     record: int
     name: str
-    """Of the column."""
+    """Name of the column."""
     line: int
     text: str
     """What it must be."""

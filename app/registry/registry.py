@@ -26,10 +26,10 @@ _ID = re.compile(ID)
 _VERSION = re.compile(VERSION)
 
 UNLISTED = "?"
-"""In place of the versions of a model that cannot be listed."""
+"""Name of the version that stands for those of a model that cannot be listed."""
 
 Stamps: TypeAlias = tuple[Stamp | None, ...]
-"""Of the files that describe a version; differs iff one of them has changed."""
+"""Stamps of the files that describe a version; they differ iff a file has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class BrokenVersion:
     version: str
     directory: Path
     registered_at: datetime
-    """From its registration; if that is unreadable, the time of its last change, or of the directory's."""
+    """Time of its registration; if that is unreadable, of the last change of its file, or of the directory."""
     retired: bool
     waiting: bool
     error: ModelUnusable

@@ -84,7 +84,7 @@ class RegisteredModel:
     succeeds: bool
     """Whether it is activated by itself once its future models are there; until then the version before answers."""
     space: FeatureSpace
-    """Where distances, costs and noise are measured; in the spread that was fitted at registration."""
+    """The space of distances, costs and noise, in the spread that was fitted at registration."""
     columns: ModelColumns
     """What the model takes; in the encoding that was fitted at registration."""
     rules: tuple[Rule, ...]

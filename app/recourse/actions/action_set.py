@@ -59,18 +59,18 @@ class ActionSet:
     weights: Float[np.ndarray, "p"]
     """Cost of one encoded unit, or of one change of category, that a person makes."""
     constraints: Constraints
-    """Of the request; already applied to the ranges, except `max_changes`."""
+    """Constraints of the request; all but `max_changes` are applied to the ranges."""
     rules: tuple[Rule, ...]
     timing: Timing
-    """Of the request."""
+    """The time that the request gives."""
     clock: Clock
     """The time that the person has, already applied to the ranges."""
     least_share: float
-    """As in `action_set`."""
+    """Share of a number by which it changes at least, as in `action_set`."""
     given: tuple[int, ...] = ()
     """Features whose missing values this person provides, `factual_raw` having typical ones (`actions.providing`)."""
     wishes: Wishes = field(default_factory=Wishes)
-    """Of the request; what is not proposed for single features is already applied to the ranges."""
+    """Wishes of the request; what they rule out for single features is applied to the ranges."""
     included: Mapping[int, float | None] = field(default_factory=dict)
     """Features that change in every legal row, with the raw number that they change to where one is given."""
     barred: tuple[tuple[int, ...], ...] = ()

@@ -70,7 +70,7 @@ class Input:
 
     name: str
     column: int
-    """Of a raw row."""
+    """Its column in a raw row."""
     states_raw: tuple[float, ...]
     """Raw numbers that are no quantities: missing, special codes; the index of a missing category."""
 
@@ -89,7 +89,7 @@ class Comparison:
     inputs: tuple[Input, ...]
     """Features that determine it, derived ones resolved."""
     formulas: Mapping[str, Expression] = field(hash=False)
-    """Of the derived features that it needs, each after those that this one needs."""
+    """The formulas of derived features that it needs, each after those that the formula needs."""
 
     @property
     def features(self) -> tuple[int, ...]:
@@ -165,7 +165,7 @@ class LevelTest:
     """The test whether a category is one of several levels."""
 
     column: int
-    """Of a raw row."""
+    """Its column in a raw row."""
     levels: frozenset[int]
     """Indices; that of a missing category is always one."""
     count: int

@@ -29,7 +29,7 @@ DELIMITERS = ",;\t|"
 _PLAIN = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 _PLAIN_SIGNS = re.compile(r"[0-9.+\-eE]*")
-"""Of these signs `float` reads the same texts."""
+"""Signs of numbers that `float` reads as `number_of_text` does."""
 
 _MONEY = "[$€£₹]|EUR|USD|GBP|CHF|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|ZAR"
 _AROUND = re.compile(
@@ -55,7 +55,7 @@ class Written:
     """A number in a cell, with its notation."""
 
     plain: str
-    """With a decimal point and nothing else, as ``1012.37``; of a percentage the number before the sign."""
+    """The number with a decimal point and nothing else, as ``1012.37``; for 5 % it is ``5``."""
     percent: bool = False
     currency: str = ""
     """Code of three letters."""

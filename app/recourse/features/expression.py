@@ -45,7 +45,7 @@ class Token:
     """`number`, `name`, `word` (a name without quotes), `symbol` or `end`."""
     text: str
     column: int
-    """From 1."""
+    """Column of its first character in the text, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Name(Expression):
 
     name: str
     column: int = field(default=0, compare=False)
-    """Where it stands in the text, from 1."""
+    """Column of the name in the text, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Lookup(Expression):
 
     name: str
     numbers: tuple[float, ...]
-    """By the index of the level."""
+    """The number of each level, by its index."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ class BlackBox:
     """Smallest favourable output: a probability in (0, 1), a logit, or points (the largest where fewer are better). Not
     used for labels."""
     points: PointScale | None = None
-    """For a model that gives points."""
+    """The scale of points, for a model that gives points."""
     gradient: Predict | None = None
     linear: bool = False
     """Whether the score is a linear function of the encoded point, so that its gradient determines it."""

@@ -19,7 +19,7 @@ from app.recourse.models.black_box import Input, input_of_points, input_of_rows
 from app.recourse.models.calibration import Calibration
 
 ROUNDING = 1e-9
-"""Of a share of models; added or subtracted before it is rounded to a count."""
+"""Tolerance of a share of models, before it is rounded to a count."""
 
 Drawn: TypeAlias = Literal["fresh", "same"]
 """How many records are drawn for each future model: half as many as there are, so that it varies as much as a model of

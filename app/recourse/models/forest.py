@@ -13,9 +13,9 @@ class Forest:
     """The leaves of several trees over encoded points, tree after tree; a point is in one leaf of each tree."""
 
     lower: Float[np.ndarray, "m d"]
-    """Not in the leaf; -inf where it has no such side."""
+    """Lower side of each leaf, which is not in it; -inf without such a side."""
     upper: Float[np.ndarray, "m d"]
-    """The last that is in the leaf; inf where it has no such side."""
+    """Upper side of each leaf, which is in it; inf without such a side."""
     values: Float[np.ndarray, "m"]
     """What a leaf adds to the margin."""
     first: Int[np.ndarray, "t"]

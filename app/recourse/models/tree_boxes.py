@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import ndtr
 
 Score: TypeAlias = Callable[[np.ndarray], np.ndarray]
-"""From encoded points (n, d) to scores (n,)."""
+"""Maps encoded points (n, d) to scores (n,)."""
 
 Cdf: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """Distribution function, elementwise; infinite arguments give 0 and 1."""
@@ -29,9 +29,9 @@ class Boxes:
     """The leaves of one decision tree over encoded points; every finite point lies in exactly one."""
 
     lower: Float[np.ndarray, "m d"]
-    """Not in the box; -inf where it has no such side."""
+    """Lower side of each box, which is not in it; -inf without such a side."""
     upper: Float[np.ndarray, "m d"]
-    """The last that is in the box; inf where it has no such side."""
+    """Upper side of each box, which is in it; inf without such a side."""
     scores: Float[np.ndarray, "m"]
     """Scores of the black box, favourable iff >= 0; a NaN is never favourable."""
 

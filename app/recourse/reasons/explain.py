@@ -76,12 +76,12 @@ class FoundReason:
     """A feature that lowered the score."""
 
     feature: int
-    """Its index."""
+    """Index of the feature."""
     contribution: float
     """What it contributed to the score, < 0."""
     std_error: float
     share: float
-    """Its part of all that lowered the score, in (0, 1]."""
+    """Share of the feature in all that lowered the score, in (0, 1]."""
     usual_raw: float
     """Raw number of what is usual among the records of the comparison."""
     departure: Departure | None

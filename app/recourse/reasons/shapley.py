@@ -44,9 +44,9 @@ class Contributions:
     """The contribution of each feature; all of them add up to the difference of the scores."""
 
     values: Float[np.ndarray, "p"]
-    """In units of the score."""
+    """Contributions, in units of the score."""
     std_errors: Float[np.ndarray, "p"]
-    """Of sampling; 0 where the values are exact."""
+    """Standard errors of sampling; 0 where the values are exact."""
     lean: Float[np.ndarray, "p"]
     """What a feature contributes against records with more of it, less that against records with less; above 0 where
     it is having more that lowers the score. States do not count."""

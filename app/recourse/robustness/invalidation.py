@@ -27,7 +27,7 @@ from app.recourse.models.meter import Meter
 NoiseLaw: TypeAlias = Literal["gaussian", "laplace", "uniform"]
 
 CONFIDENCE = 0.95
-"""Of the intervals around measured rates."""
+"""Confidence of the intervals around measured rates."""
 MOST_KEPT = 500_000
 """Larger arrays of draws are not cached."""
 MOST_TOGETHER = 5_000

@@ -37,11 +37,11 @@ DOUBT = 3.0
 CLOSE = 2.0
 """Standard errors below the target within which a rate is measured again with other draws."""
 ROUNDING = 1e-6
-"""By how much an exact rate may exceed the target: searches keep their margin up to a solver's tolerance."""
+"""Excess of an exact rate over the target that is allowed: a solver keeps its margin up to a tolerance."""
 MOST_LUCK = 5.0
 """Standard errors by which a measured rate may exceed an exact one before the exact one is rejected."""
 FIRST_ORDER_DOUBT = 0.15
-"""By how much a first-order rate may miss the target."""
+"""Distance from the target within which a first-order rate decides nothing."""
 MOST_PROOFS = 6
 """Records whose rate is measured with the full number of draws, in one verification."""
 

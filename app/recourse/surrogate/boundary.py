@@ -105,7 +105,7 @@ class BoundarySample:
 
     X: Float[np.ndarray, "n d"]
     scores: Float[np.ndarray, "n"]
-    """Of the black box, finite."""
+    """Scores of the black box, finite."""
     favourable: Bool[np.ndarray, "n"]
     free: Int[np.ndarray, "k"]
     """Encoded columns that the person can change; the others are constant in `X`."""

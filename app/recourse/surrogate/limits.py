@@ -28,7 +28,7 @@ MOST_COLUMNS = 100
 MOST_LEVELS = 20
 """Levels of one feature beyond that, those of neighbours aside."""
 FEWEST_LEVELS = 5
-"""The same where many features have many levels, which share `MOST_COLUMNS`."""
+"""Fewest levels that a feature keeps where many features share `MOST_COLUMNS`."""
 MOST_FEATURES = 60
 """Features beyond that, those of rules and wishes aside."""
 

@@ -33,9 +33,9 @@ from app.recourse.surrogate.mpm import fit_sample
 SurrogateKind: TypeAlias = Literal["mpm", "lime", "clime", "ridge", "svm"]
 
 PENALTY = 1.0
-"""Of ridge regressions, on the squared length of the weights; and the price of a margin violation of `svm`."""
+"""Penalty of ridge regressions on the squared length of the weights; in `svm`, price of a margin violation."""
 LIME_WIDTH = 0.75
-"""Of LIME's kernel, times the root of the number of columns, in standard deviations of the reference records."""
+"""Width of LIME's kernel for one column, in standard deviations of the records; times the root of their number."""
 NEWTON_STEPS = 50
 
 

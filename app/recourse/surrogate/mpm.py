@@ -61,7 +61,7 @@ class MinimaxMachine:
     model: LinearModel
     """Unit-norm weights; favourable iff the score is >= 0."""
     worst_case_accuracy: float
-    """In [0, 1]: accuracy on every distribution in the ambiguity sets is at least this."""
+    """Least accuracy on any distribution in the ambiguity sets, in [0, 1]."""
 
 
 def fit(

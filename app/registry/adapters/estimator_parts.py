@@ -23,7 +23,7 @@ from app.registry.adapters.artifact import UNREADABLE, refused
 
 
 SCHEMA = "schema.json"
-"""Where a skops file describes its objects."""
+"""Member of a skops file that describes its objects."""
 
 
 class Held:

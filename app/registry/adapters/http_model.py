@@ -72,7 +72,7 @@ class _Pins:
     """Reference records and the scores that the registered model gave them."""
 
     rows: np.ndarray
-    """As sent to the model."""
+    """The reference records, as the model takes them."""
     scores: Float[np.ndarray, "k"]
     black_box: BlackBox
 

@@ -58,7 +58,7 @@ LIMIT = 2**31 - 1
 """Largest whole number of a file."""
 
 NO_SETS = Bitsets(starts=np.zeros(1, dtype=np.int64), words=np.zeros(0, dtype=np.int64))
-"""Of a tree without splits by categories."""
+"""The sets of a tree without splits by categories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class _Part:
     decisions: np.ndarray
     """`decision_type` of its inner nodes."""
     sets: Bitsets
-    """Of its splits by categories."""
+    """The sets of its splits by categories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

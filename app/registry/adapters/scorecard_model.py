@@ -133,10 +133,10 @@ class _Characteristic:
 
     j: int
     starts: Float[np.ndarray, "k"]
-    """Where each interval begins, from low to high."""
+    """The begin of each interval, from low to high."""
     points: Float[np.ndarray, "k"]
     stop: float
-    """Where the last interval ends."""
+    """The end of the last interval."""
     states: dict[float, float]
     """Points of special codes."""
     missing: float

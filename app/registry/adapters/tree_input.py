@@ -32,7 +32,7 @@ class TreeInput:
     indices: Int[np.ndarray, "k"] | None = None
     """Which encoded column each one is; None for all of them, in order."""
     codes: Mapping[int, Float[np.ndarray, "l"]] = field(default_factory=dict)
-    """By column of levels, the code of each level and then NaN, for a missing one."""
+    """The codes of each column of levels: one for each level, then NaN for a missing one."""
     missing: float | None = None
     """The number that the trees were trained to read as a missing value."""
     notes: tuple[str, ...] = ()

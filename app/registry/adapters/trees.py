@@ -18,7 +18,7 @@ LARGEST_BOXES = 5_000_000
 """Largest leaves times columns of a single tree kept as boxes: some 100 MB."""
 
 LARGEST_FOREST = 1_000_000
-"""The same of an ensemble: some 16 MB."""
+"""Largest leaves times columns of an ensemble kept as boxes: some 16 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ class Answer:
     status: int
     body: bytes
     retry_after_s: int | None
-    """From its Retry-After header, if that is a number of seconds."""
+    """Seconds of its Retry-After header; None where that is absent or a date."""
 
 
 class Wire:

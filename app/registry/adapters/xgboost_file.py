@@ -65,10 +65,10 @@ class TreeWithCategories(_Part):
     split_type: list[int] = []
     """1 for a split by categories."""
     categories: list[Count] = []
-    """Those that go right, of one node after the other."""
+    """The categories that go right, node after node."""
     categories_nodes: list[Count] = []
     categories_segments: list[Count] = []
-    """Where those of each node begin."""
+    """The index in `categories` at which those of each node begin."""
     categories_sizes: list[Count] = []
 
 

@@ -45,7 +45,7 @@ class Column:
     codes: tuple[float, ...] = ()
     """Numbers that stand apart from the others, as special codes do."""
     percent: Literal["", "number", "share"] = ""
-    """Of numbers that are written as percentages, what they are here for 20.75 %: 20.75 or 0.2075."""
+    """How `numbers` state percentages: 20.75 % is 20.75 (`number`) or 0.2075 (`share`); empty without any."""
     currency: str = ""
     """The code of the currency in which they are written."""
 

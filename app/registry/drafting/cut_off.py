@@ -20,7 +20,7 @@ class CutOff:
     """The threshold that a model's own decisions on the records show."""
 
     manifest: dict[str, Any]
-    """With the threshold, where it is found."""
+    """The manifest, with the model's own threshold if one is found."""
     differ: int = 0
     """Records that the model itself decides in another way than the manifest does."""
     between: tuple[float, float] | None = None

@@ -84,7 +84,7 @@ class Wish:
     answers: Mapping[str, str] = field(default_factory=dict)
     """Answers to the draft's questions, by their names; `favourable` and `threshold` go before them."""
     kept: frozenset[str] | None = None
-    """As in `Questions`."""
+    """Names of the questions that a person has left as they are, as `Questions.kept`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,7 +107,7 @@ class _Tried:
 
     manifest: dict[str, Any]
     outputs: Float[np.ndarray, "n"]
-    """In the model's own unit."""
+    """Outputs of the model, in its own unit."""
     scores: Float[np.ndarray, "n"]
     """Higher is better."""
 

@@ -14,7 +14,7 @@ from app.errors import ModelRefused
 DESCRIPTION = "MLmodel"
 
 FILES = {"sklearn": "pickled_model", "xgboost": "data", "lightgbm": "data", "onnx": "data"}
-"""For each flavour that is read, the key that names its file."""
+"""The key of `MLmodel` that names the file of each flavour that can be read."""
 
 NUMBERS = frozenset({"double", "float", "long", "integer"})
 """Types of a signature that are numbers."""

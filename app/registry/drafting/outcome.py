@@ -53,7 +53,7 @@ class Labels:
     rows: list[int]
     """Records that have one."""
     texts: tuple[str, ...]
-    """Of these records."""
+    """The values of these records."""
     values: tuple[str, str]
 
     def of(self, value: str) -> Bool[np.ndarray, "n"]:

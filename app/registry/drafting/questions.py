@@ -20,7 +20,7 @@ class Question:
     """One question; which step asks it does not matter."""
 
     key: str
-    """Its key in an answers file, such as `favourable`; no dot."""
+    """The question's key in an answers file, such as `favourable`; it has no dot."""
     column: str | None = None
     """The column of the records that it is about; the file then has `key: {column: answer}`."""
     sentence: str
@@ -82,7 +82,7 @@ class Questions:
     """The questions of all steps of one draft, and the answers given to it."""
 
     given: Mapping[str, str]
-    """By the name of the question."""
+    """Answers by the name of the question."""
     kept: frozenset[str] | None = None
     """Questions that a person has left as they are; None where nobody is there to ask what is not required."""
     asked: dict[str, Question] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from app.registry.trust import Trust
 FRACTIONAL = ("FP64", "FP32", "FP16", "BF16")
 
 SERVER = "the server"
-"""In place of the name of a file, in sentences."""
+"""Words of sentences that name a file for other models."""
 
 MLFLOW = (
     "A server of MLflow does not say which columns it takes: all columns of the records are sent (--columns and --drop "
