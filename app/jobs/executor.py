@@ -124,6 +124,11 @@ class Executor:
         single = part.timeout_s is not None
         try:
             ended = await self._attempt(part, computed)
+        except asyncio.CancelledError:
+            # The service stops, or somebody ended the job: the job is not the reason, however often that happens.
+            with suppress(*UNREACHABLE):
+                await asyncio.to_thread(self.records.put_back, job_id, number)
+            raise
         except Exception as caught:  # noqa: BLE001 - without an end, the job would go on for ever
             error = caught if isinstance(caught, RecourseError) else InternalError()
             if error is not caught:

@@ -138,6 +138,11 @@ class Records:
             attempts=attempts,
         )
 
+    def put_back(self, job: str, number: int) -> None:
+        """Take back that a part was begun, which was stopped from outside."""
+        with changing(self._engine) as connection:
+            connection.execute(sa.update(parts).where(_is(job, number)).values(attempts=parts.c.attempts - 1))
+
     def store(self, job: str, number: int, lines: list[str]) -> list[str] | None:
         """Write the results of a part, unless it has results; returns those that are stored.
 

@@ -138,6 +138,31 @@ def test_what_ends_its_server_each_time_is_given_up(records: Faulty, rows: int |
     assert (job.status, job.outcome) == (JobStatus.FAILED, "job-abandoned")
 
 
+@pytest.mark.parametrize("rows", [None, 1])
+def test_what_a_stopped_service_had_begun_is_not_counted(
+    records: Faulty, rows: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, begun = add(records, rows, BATCH if rows else "hold"), asyncio.Event()
+
+    async def run(_lane: Pool, *_args: Any, **_times: Any) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def stopped() -> None:
+        computing = asyncio.create_task(new_executor(records).compute(job.id, 0, None, single=rows is None))
+        async with asyncio.timeout(20):
+            await begun.wait()
+            computing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await computing
+
+    monkeypatch.setattr(Pool, "run", run)
+    asyncio.run(stopped())
+    part = records.take(job.id, 0)
+    assert part is not None
+    assert part.attempts == 1
+
+
 @pytest.mark.parametrize("single", [True, False])
 def test_an_error_of_ours_ends_the_job(records: Faulty, single: bool) -> None:
     """Or it would be running for ever."""
