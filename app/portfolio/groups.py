@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import stats
+from scipy.special import bdtr
 
 from app.portfolio.shares import Interval
 
@@ -46,14 +46,20 @@ def superiority(mine: Float[np.ndarray, "n"], others: Float[np.ndarray, "m"]) ->
     On the logit scale with the variance of Brunner and Munzel (2000); burdens may be infinite.
     """
     n, m = len(mine), len(others)
-    ranks = stats.rankdata(np.concatenate([mine, others]))
+    ranks = _mid_ranks(np.concatenate([mine, others]))
     own, theirs = ranks[:n], ranks[n:]
     value = float((own.mean() - (n + 1) / 2.0) / m)
-    spread = float(np.var(own - stats.rankdata(mine), ddof=1)) / m**2 / n
-    spread += float(np.var(theirs - stats.rankdata(others), ddof=1)) / n**2 / m
+    spread = float(np.var(own - _mid_ranks(mine), ddof=1)) / m**2 / n
+    spread += float(np.var(theirs - _mid_ranks(others), ddof=1)) / n**2 / m
     inside = min(max(value, 1e-9), 1.0 - 1e-9)
     logit, half = math.log(inside / (1.0 - inside)), 1.96 * math.sqrt(spread) / (inside * (1.0 - inside))
     return value, (1.0 / (1.0 + math.exp(-(logit - half))), 1.0 / (1.0 + math.exp(-(logit + half))))
+
+
+def _mid_ranks(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """Ranks from 1; equal values share the mean of theirs."""
+    _, places, ties = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(ties) - (ties - 1) / 2.0)[places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ def _ranked(burden: Float[np.ndarray, "n"], strata: Int[np.ndarray, "n"], levels
         there = strata == level
         n = int(there.sum())
         ties = np.unique(burden[there], return_counts=True)[1].astype(float)
-        ranks[there] = (stats.rankdata(burden[there]) - (n + 1) / 2.0) / (n + 1)
+        ranks[there] = (_mid_ranks(burden[there]) - (n + 1) / 2.0) / (n + 1)
         variances[k] = (n + 1 - (ties**3 - ties).sum() / (n * max(n - 1, 1))) / 12.0 / (n + 1) ** 2
     return _Ranked(ranks, variances)
 
@@ -121,7 +127,7 @@ def rank_tests(
 def median(burden: Float[np.ndarray, "n"]) -> tuple[float | None, tuple[float | None, float | None]]:
     """The median with its 95 % interval by order statistics; None where half of the people have no way."""
     n = len(burden)
-    low, high = (int(one) for one in stats.binom.ppf([0.025, 0.975], n, 0.5))
+    low, high = np.searchsorted(bdtr(np.arange(n + 1), n, 0.5), [0.025, 0.975]).tolist()
     ordered = np.sort(burden)
     ends = float(ordered[max(low - 1, 0)]), float(ordered[min(high, n - 1)])
     return _finite(float(np.median(burden))), (_finite(ends[0]), _finite(ends[1]))

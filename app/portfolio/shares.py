@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import stats
+from scipy.special import bdtr, ndtri
 
 from app.recourse.robustness.invalidation import clopper_pearson
 
@@ -32,8 +32,10 @@ def wilson(hits: int, trials: int) -> Share | None:
     """The share with the interval of Wilson (1927); None without trials."""
     if not trials:
         return None
-    low, high = stats.binomtest(hits, trials).proportion_ci(CONFIDENCE, method="wilson")
-    return Share(value=hits / trials, interval=(float(low), float(high)))
+    share, z2 = hits / trials, float(ndtri(0.5 * (1.0 + CONFIDENCE))) ** 2
+    centre = (hits + 0.5 * z2) / (trials + z2)
+    half = math.sqrt(z2 * (trials * share * (1.0 - share) + 0.25 * z2)) / (trials + z2)
+    return Share(value=share, interval=(max(0.0, centre - half), min(1.0, centre + half)))
 
 
 def exact(hits: int, trials: int) -> Share | None:
@@ -43,7 +45,7 @@ def exact(hits: int, trials: int) -> Share | None:
 
 def mcnemar(gained: int, lost: int) -> float:
     """Two-sided exact p that as many gain as lose, from those who do either; 1 where nobody does."""
-    return float(stats.binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+    return min(1.0, 2.0 * float(bdtr(min(gained, lost), gained + lost, 0.5)))
 
 
 def beyond_retraining(broken: int, retrainings: Int[np.ndarray, "k"]) -> float | None:
