@@ -14,9 +14,8 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import httpx
@@ -37,6 +36,7 @@ from app.registry.trust import Trust
 from app.remote_hosts import RemoteHost
 from app.store.engine import open_engine
 from tests.api.asking import APPLICANT
+from tests.conftest import until
 from tests.forks import forks
 from tests.ledger.records import new_record
 from tests.registry.drafting.lender import TRAINED, lender
@@ -547,13 +547,13 @@ def test_serve_serves_what_is_registered_meanwhile(
     serve = start("serve", "--port", str(port))
     run("models", "register", source.write())
     url = f"http://127.0.0.1:{port}"
-    for _ in range(200):
-        try:
-            if httpx.get(f"{url}/health/ready").status_code == 200:
-                break
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
+
+    def ready() -> bool:
+        with suppress(httpx.TransportError):
+            return httpx.get(f"{url}/health/ready").status_code == 200
+        return False
+
+    until(ready)
     assert httpx.get(f"{url}/models").json()["models"][0]["id"] == "loan"
     answer = httpx.post(f"{url}/models/loan/predict", json={"records": source.records[:2]}).json()
     assert len(answer["predictions"]) == 2

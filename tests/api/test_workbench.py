@@ -647,6 +647,7 @@ def test_a_change_of_the_form_and_the_button_ask_once_together(workbench: Open) 
     page.wait_for_selector("#example:enabled")
     ask(page)
     page.on("request", lambda request: asked.append(request) if request.url.endswith("/recourse") else None)
+    page.clock.pause_at(datetime.now(UTC) + timedelta(hours=1))
     page.fill("#count", "2")
     with page.expect_response("**/recourse"):
         page.click("#ask")

@@ -89,7 +89,7 @@ def test_nobody_who_asks_meanwhile_is_refused(tmp_path: Path) -> None:
 
         def ask() -> None:
             with httpx.Client(base_url=server.client.base_url, timeout=60) as client:
-                while not enough.is_set():
+                while not enough.wait(0.02):
                     answer = client.post("/recourse", json=body)
                     found.append((answer.status_code, answer.json().get("model", {}).get("version", answer.text)))
 

@@ -352,7 +352,7 @@ def test_a_batch_survives_its_killed_children(start: Start, ledger: Path) -> Non
 
 @pytest.mark.parametrize("start", ["postgres"], indirect=True)
 def test_a_batch_survives_a_database_that_drops_all_connections(start: Start, ledger: Path) -> None:
-    applicants = many(8)
+    applicants = many(5)
     server = start(TEST_LEDGER=str(ledger)).ready()
     address = submit(server, applicants)
     for _ in range(2):
@@ -372,7 +372,7 @@ def postgres() -> Iterator[OwnPostgres]:
 
 @pytest.mark.parametrize("start", ["postgres"], indirect=True)
 def test_a_batch_survives_its_killed_database(start: Start, ledger: Path, postgres: OwnPostgres) -> None:
-    applicants = many(8)
+    applicants = many(5)
     server = start(TEST_LEDGER=str(ledger), RECOURSE_DATABASE_URL=postgres.address).ready()
     address = submit(server, applicants)
     for _ in range(2):

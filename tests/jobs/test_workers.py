@@ -28,7 +28,7 @@ def test_what_a_dead_worker_had_begun_is_finished_by_another(cluster: tuple[Serv
     one, two = start(), start()
     names = {line["executor"] for worker in (one, two) for line in worker.lines("job-store-opened")}
     assert len(names) == 2
-    applicants = many(8)
+    applicants = many(5)
     address = submit(server, applicants)
     in_the_middle(server, address, ledger)
     # Which of them took parts is theirs: one that starts late may find none left.

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import skops.io
 import yaml
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -24,6 +23,7 @@ from examples.consumer_loan.applicants import FEATURES, applicants
 from examples.german_credit import train as german_train
 from examples.training import probability, replace_artifact, standardised, train_mlp, write_model
 from tests.by_hand import encode_by_hand, forward
+from tests.optional import skops_file
 
 ROOT = Path(__file__).parents[2]
 GERMAN = Path(os.environ.get("RECOURSE_DATA", ROOT.parent / "shared" / "data")) / "german" / "present.csv"
@@ -170,7 +170,7 @@ def lender(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         decide = lambda points: forward(folder / "model", points) >= 0.0  # noqa: E731
     elif request.param == "forest":
         forest = RandomForestClassifier(40, min_samples_leaf=3, random_state=0).fit(X, y)
-        replace_artifact(folder / "model", skops.io.dumps(forest), format="sklearn", path="model.skops")
+        replace_artifact(folder / "model", skops_file(forest), format="sklearn", path="model.skops")
         decide = lambda points: forest.predict_proba(points)[:, 1] >= 0.5  # noqa: E731
     else:
         fitted = LogisticRegression(max_iter=1000).fit(X, y)

@@ -393,7 +393,8 @@ async def test_others_are_answered_while_a_model_takes_long_to_load(
         calls = [asyncio.create_task(one.run(chores.notes, timeout_s=20, need=slow)) for _ in range(3)]
         for _ in range(2):
             assert await one.run(chores.notes, timeout_s=20, need=good) == ["good"]
-        assert len(one.pids) == 2, "the two calls that came later wait without a child"
+        # The two calls that came later wait without a child.
+        await until(lambda: len(one.pids) == 2 and one.state().idle == 1)
         with pytest.raises(Overloaded, match="slow is still being loaded"):
             await one.run(chores.echo, 1, timeout_s=0.1, need=slow)
         (tmp_path / "slow").unlink()

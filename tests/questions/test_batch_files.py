@@ -32,7 +32,7 @@ __all__ = ["environment", "run", "run_afresh"]
 
 RECORDS = loan_records(45, seed=3)
 
-COPIES = 40
+COPIES = 16
 """Of these, in a batch that shall still be under way when it is stopped, however busy the machine is."""
 
 TORN = b'{"one":1}\n{"half of a li'

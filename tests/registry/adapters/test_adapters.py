@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import safetensors.torch
-import skops.io
 import torch
 from scipy.special import expit
 from sklearn.calibration import CalibratedClassifierCV
@@ -44,7 +43,7 @@ from app.registry.registry import Registry
 from app.registry.trust import Trust
 from app.registry.version import LoadedModel
 from app.remote_hosts import RemoteHost
-from tests.optional import library
+from tests.optional import library, skops_file
 from tests.registry.loan import FEATURES, WEIGHTS, ModelDirectory, Record, loan_records, make_linear
 from tests.remote.server import of_point, of_record
 from tests.remote.serving import make_remote, shared
@@ -208,7 +207,7 @@ def estimator(
         table = lambda records: pd.DataFrame(encode(records), columns=list(WEIGHTS))  # noqa: E731
     fitted = unfitted.fit(table(RECORDS), truth)
     if suffix == "skops":
-        content = skops.io.dumps(fitted)
+        content = skops_file(fitted)
     elif suffix == "joblib":
         buffer = io.BytesIO()
         joblib.dump(fitted, buffer)

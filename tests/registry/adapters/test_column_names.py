@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import skops.io
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
@@ -18,7 +17,7 @@ from app.recourse.models.score import sigmoid
 from app.recourse.solve import DEFAULT_METHOD, METHODS
 from app.registry.adapters.column_names import chosen_columns
 from app.registry.registry import Registry
-from tests.optional import library
+from tests.optional import library, skops_file
 from tests.registry.loan import ModelDirectory, loan_records, make_linear
 
 Refusal = Callable[[Path], dict[str, str]]
@@ -149,7 +148,7 @@ def test_dummies_of_pandas_are_scored_as_by_the_library(
     else:
         made = DecisionTreeClassifier(max_depth=5) if format_ == "tree" else LogisticRegression(max_iter=10_000)
         fitted = made.fit(X, y)
-        content, file, expected = skops.io.dumps(fitted), "m.skops", fitted.predict_proba(fresh)[:, 1]
+        content, file, expected = skops_file(fitted), "m.skops", fitted.predict_proba(fresh)[:, 1]
         if format_ == "linear":
             weights = dict(zip(X.columns, fitted.coef_[0].tolist(), strict=True))
             intercept = float(fitted.intercept_[0])
@@ -198,7 +197,7 @@ def test_levels_with_an_order_may_be_dummies(tmp_path: Path, store: Registry, fo
         document = {"intercept": float(fitted.intercept_[0]), "weights": weights, "space": "raw"}
         content, file = json.dumps(document).encode(), "m.json"
     else:
-        content, file = skops.io.dumps(fitted), "m.skops"
+        content, file = skops_file(fitted), "m.skops"
     model = described(tmp_path / "source", content, format=format_, path=file)
     model.manifest["features"][3] |= {"dummies": True, "change": "increase"}
     loaded = store.register(model.write()).load()

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import skops.io
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.pipeline import make_pipeline
@@ -21,7 +20,7 @@ from app.futures.estimator import EstimatorRecipe
 from app.futures.records import reference_records, samples
 from app.recourse.models.score import sigmoid
 from app.registry.registry import Registry
-from tests.optional import library
+from tests.optional import library, skops_file
 from tests.registry.adapters.boosted import try_mutants
 from tests.registry.adapters.table import frame, make, outcomes, records
 from tests.registry.loan import ModelDirectory
@@ -84,7 +83,7 @@ def used(path: Path, content: bytes, **changes: Any) -> ModelDirectory:
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_scores_are_those_of_the_pipeline(path: Path, store: Registry, name: str) -> None:
     pipeline = fitted(name)
-    box = store.register(used(path, skops.io.dumps(pipeline)).write()).load().black_box
+    box = store.register(used(path, skops_file(pipeline)).write()).load().black_box
     rows = box.space.read_many(records(frame(1_000, seed=1)), pointer="")
     expected = pipeline.predict_proba(FRESH)[:, 1]
     np.testing.assert_allclose(sigmoid(box.score_raw(rows) + box.offset), expected, rtol=0, atol=1e-6)
@@ -95,7 +94,7 @@ def test_an_estimator_by_itself_takes_encoded_columns(path: Path, store: Registr
     X = np.random.default_rng(0).normal(size=(300, 2))
     last = LASTS[name]().fit(X, X[:, 0] > 0)
     features = [{"name": "a", "type": "continuous"}, {"name": "b", "type": "continuous"}]
-    model = used(path, skops.io.dumps(last), input="encoded", features=features, favourable=True)
+    model = used(path, skops_file(last), input="encoded", features=features, favourable=True)
     model.columns, model.records = ["a", "b"], [{"a": a, "b": b} for a, b in X.tolist()]
     if name == "xgboost":
         model.manifest["favourable"] = 1
@@ -104,7 +103,7 @@ def test_an_estimator_by_itself_takes_encoded_columns(path: Path, store: Registr
 
 
 def test_it_is_retrained_as_a_pipeline(path: Path, store: Registry) -> None:
-    loaded = store.register(used(path, skops.io.dumps(fitted("xgboost"))).write()).load()
+    loaded = store.register(used(path, skops_file(fitted("xgboost"))).write()).load()
     recipe, found = EstimatorRecipe.of_model(loaded), reference_records(loaded)
     tuned = recipe.tune(found, [])
     (content,) = recipe.make(found, samples(found, "same", 0, range(1)), tuned)
@@ -143,7 +142,7 @@ def test_a_state_with_other_columns_is_refused(path: Path, refusal: Refusal) -> 
             "split_feature=7", "split_feature=1000000", 1
         )  # fmt: skip
 
-    content = changed(skops.io.dumps(fitted("lightgbm")), change)
+    content = changed(skops_file(fitted("lightgbm")), change)
     faults = refusal(used(path, content).write())
     assert [pointer for pointer in faults if pointer.startswith("/artifact/LGBMClassifier/tree/")]
 
@@ -155,7 +154,7 @@ def test_a_booster_outside_of_an_estimator_is_refused(path: Path, refusal: Refus
         last["content"]["content"]["verbosity"] = booster
         del last["content"]["content"]["_Booster"]
 
-    content = changed(skops.io.dumps(fitted("xgboost")), change)
+    content = changed(skops_file(fitted("xgboost")), change)
     assert "outside of an estimator" in refusal(used(path, content).write())["/artifact"]
 
 
@@ -163,7 +162,7 @@ def test_parameters_are_plain_values(path: Path, refusal: Refusal) -> None:
     last = lightgbm.LGBMClassifier(n_estimators=2, verbose=-1, boosting_type="gbdt")
     pipeline = columns(last).fit(TABLE, outcomes(frame()))
     last.boosting_type = "gbdt predict_disable_shape_check=true"
-    assert "no plain values" in refusal(used(path, skops.io.dumps(pipeline)).write())["/artifact"]
+    assert "no plain values" in refusal(used(path, skops_file(pipeline)).write())["/artifact"]
 
 
 def test_a_pickle_needs_explicit_trust(path: Path, refusal: Refusal) -> None:
@@ -176,7 +175,7 @@ def test_a_pickle_needs_explicit_trust(path: Path, refusal: Refusal) -> None:
 def test_damaged_files_never_end_the_process(path: Path, name: str) -> None:
     last = LASTS[name]()
     pipeline = columns(last.set_params(n_estimators=2)).fit(TABLE, outcomes(frame()))
-    counts = try_mutants(used(path, skops.io.dumps(pipeline)).write())
+    counts = try_mutants(used(path, skops_file(pipeline)).write())
     assert counts["refused"] > 100
 
 
@@ -184,7 +183,7 @@ def test_steps_that_no_column_transformer_has_are_refused(path: Path, refusal: R
     pipeline = columns(LASTS["xgboost"]()).fit(TABLE, outcomes(frame()))
     first = pipeline.steps[0][1]
     first.transformers_ = [(*one, "more") for one in first.transformers_]
-    assert "cannot be read" in refusal(used(path, skops.io.dumps(pipeline)).write())["/artifact"]
+    assert "cannot be read" in refusal(used(path, skops_file(pipeline)).write())["/artifact"]
 
 
 @pytest.fixture

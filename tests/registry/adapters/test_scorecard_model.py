@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import skops.io
 import yaml
 from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
@@ -18,7 +17,7 @@ from app.futures.spec import Choices, Material, specified
 from app.recourse.models.score import Output
 from app.registry.manifest import PARTIAL
 from app.registry.registry import Registry
-from tests.optional import library
+from tests.optional import library, skops_file
 from tests.registry.adapters.boosted import try_mutants
 from tests.registry.adapters.card import CARD, by_hand, carded
 from tests.registry.adapters.table import frame, records
@@ -181,7 +180,7 @@ def test_points_of_other_formats_are_those_of_the_library(tmp_path: Path, store:
     y = 400 + X[:, 1] / 50 - X[:, 2] / 300 + 20 * X[:, 6]
     fitted = (GradientBoostingRegressor(n_estimators=10) if kind == "boosted" else LinearRegression()).fit(X, y)
     expected = fitted.predict(new)
-    content, file, form = skops.io.dumps(fitted), "m.skops", "sklearn"
+    content, file, form = skops_file(fitted), "m.skops", "sklearn"
     if kind == "linear":
         weights = dict(zip(columns, fitted.coef_.tolist(), strict=True))
         content, file, form = json.dumps({"intercept": fitted.intercept_, "weights": weights}).encode(), "m.json", kind

@@ -13,7 +13,6 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-import skops.io
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     GradientBoostingClassifier,
@@ -32,6 +31,7 @@ from sklearn.utils import Bunch
 from app.errors import ModelOutputInvalid, ModelRefused, ModelUnusable
 from app.registry.registry import Registry
 from app.registry.trust import Trust
+from tests.optional import skops_file
 from tests.registry.adapters import boosted
 from tests.registry.adapters.evil import Evil
 from tests.registry.loan import FEATURES, ModelDirectory
@@ -52,7 +52,7 @@ def dumped(estimator: Any) -> bytes:
 
 def use(model: ModelDirectory, content: bytes | Any, path: str = "m.skops", **changes: Any) -> Path:
     """The loan model with this estimator, or these bytes, as its artifact."""
-    content = content if isinstance(content, bytes) else skops.io.dumps(content)
+    content = content if isinstance(content, bytes) else skops_file(content)
     model.set_artifact(content, format="sklearn", path=path)
     return model.write(**changes)
 

@@ -13,12 +13,11 @@ from app.registry.drafting.questions import Undecided
 from app.registry.registry import Registry
 from app.registry.trust import Trust
 from app.registry.version import LoadedModel
-from tests.optional import library
+from tests.optional import library, skops_file
 from tests.registry.drafting.loans import loans
 
 library("sklearn")
 import pandas as pd  # noqa: E402
-import skops.io  # noqa: E402
 from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
 from sklearn.compose import make_column_transformer  # noqa: E402
 from sklearn.ensemble import (  # noqa: E402
@@ -97,7 +96,7 @@ FIXED: dict[str, Callable[[], Any]] = {
 def test_the_threshold_is_the_models_own(tmp_path: Path, kind: str, favourable: str) -> None:
     table, outcome = records()
     fitted = FIXED[kind]().fit(table[NUMBERS], outcome)
-    model = drafted(tmp_path, table[NUMBERS], outcome, skops.io.dumps(fitted), favourable=favourable)
+    model = drafted(tmp_path, table[NUMBERS], outcome, skops_file(fitted), favourable=favourable)
     own = fitted.predict(table[NUMBERS]) == int(favourable)
     np.testing.assert_array_equal(model.reference.scores >= 0.0, own)
 
@@ -128,7 +127,7 @@ def test_the_threshold_of_a_graph_is_its_own(tmp_path: Path, threshold: float) -
 def test_a_threshold_that_the_lender_says_is_taken(tmp_path: Path) -> None:
     table, outcome = records()
     fitted = FIXED["fixed"]().fit(table[NUMBERS], outcome)
-    model = drafted(tmp_path, table[NUMBERS], outcome, skops.io.dumps(fitted), threshold="0.6")
+    model = drafted(tmp_path, table[NUMBERS], outcome, skops_file(fitted), threshold="0.6")
     assert model.registered.manifest.threshold == 0.6
 
 
@@ -167,7 +166,7 @@ WRAPPED: dict[str, Callable[[], Any]] = {
 def test_encoders_inside_are_found(tmp_path: Path, kind: str) -> None:
     table, outcome = records()
     fitted = WRAPPED[kind]().fit(table, outcome)
-    model = drafted(tmp_path, table, outcome, skops.io.dumps(fitted))
+    model = drafted(tmp_path, table, outcome, skops_file(fitted))
     np.testing.assert_allclose(
         model.black_box.probability(model.reference.scores), fitted.predict_proba(table)[:, 1], atol=1e-9
     )
@@ -177,7 +176,7 @@ def test_encoders_inside_are_found(tmp_path: Path, kind: str) -> None:
 def test_an_estimator_that_is_frozen_is_looked_into(tmp_path: Path) -> None:
     table, outcome = records()
     fitted = CalibratedClassifierCV(FrozenEstimator(forest().fit(table, outcome))).fit(table, outcome)
-    model = drafted(tmp_path, table, outcome, skops.io.dumps(fitted))
+    model = drafted(tmp_path, table, outcome, skops_file(fitted))
     np.testing.assert_allclose(
         model.black_box.probability(model.reference.scores), fitted.predict_proba(table)[:, 1], atol=1e-9
     )
@@ -192,7 +191,7 @@ def test_categories_of_boosted_histograms_are_found(tmp_path: Path, how: Any, mi
         table = table.assign(housing=table.housing.where(~absent), dti=table.dti.where(np.roll(~absent, 7)))
     table = table.assign(housing=table.housing.astype("category"))
     fitted = HistGradientBoostingClassifier(max_iter=20, categorical_features=how).fit(table, outcome)
-    model = drafted(tmp_path, table, outcome, skops.io.dumps(fitted))
+    model = drafted(tmp_path, table, outcome, skops_file(fitted))
     np.testing.assert_allclose(
         model.black_box.probability(model.reference.scores), fitted.predict_proba(table)[:, 1], atol=1e-9
     )
@@ -204,7 +203,7 @@ def test_a_level_that_no_record_has_is_never_advised(tmp_path: Path) -> None:
     table = table.assign(housing=table.housing.where(~absent))
     inner = make_pipeline(SimpleImputer(strategy="constant", fill_value="none"), OneHotEncoder())
     fitted = make_pipeline(encoder(inner), StandardScaler(), LogisticRegression()).fit(table, outcome)
-    model = drafted(tmp_path, table, outcome, skops.io.dumps(fitted))
+    model = drafted(tmp_path, table, outcome, skops_file(fitted))
     np.testing.assert_allclose(
         model.black_box.probability(model.reference.scores), fitted.predict_proba(table)[:, 1], atol=1e-9
     )
@@ -220,7 +219,7 @@ def test_free_text_is_refused_with_the_reason(tmp_path: Path) -> None:
     reader = make_column_transformer((CountVectorizer(), "purpose"), ("passthrough", NUMBERS))
     fitted = make_pipeline(reader, StandardScaler(with_mean=False), LogisticRegression()).fit(table, outcome)
     with pytest.raises(ModelRefused, match=r'reads "purpose" as free text \(CountVectorizer\)'):
-        drafted(tmp_path, table, outcome, skops.io.dumps(fitted))
+        drafted(tmp_path, table, outcome, skops_file(fitted))
 
 
 def test_a_column_that_the_pipeline_drops_is_no_feature(tmp_path: Path) -> None:
@@ -228,7 +227,7 @@ def test_a_column_that_the_pipeline_drops_is_no_feature(tmp_path: Path) -> None:
     table.insert(0, "customer_id", 9007199254740993 + np.arange(len(table)))
     columns = make_column_transformer((StandardScaler(), NUMBERS), (OneHotEncoder(), ["housing"]))
     fitted = CalibratedClassifierCV(make_pipeline(columns, LogisticRegression()), cv=3).fit(table, outcome)
-    model = drafted(tmp_path, table, outcome, skops.io.dumps(fitted))
+    model = drafted(tmp_path, table, outcome, skops_file(fitted))
     assert list(model.registered.space.names) == [*NUMBERS, "housing"]
     np.testing.assert_allclose(
         model.black_box.probability(model.reference.scores), fitted.predict_proba(table)[:, 1], atol=1e-9
@@ -242,7 +241,7 @@ def test_a_column_that_the_pipeline_drops_is_no_feature(tmp_path: Path) -> None:
 def test_a_margin_is_no_probability(tmp_path: Path, estimator: Any) -> None:
     table, outcome = records()
     fitted = make_pipeline(StandardScaler(), estimator).fit(table[NUMBERS], outcome)
-    model = drafted(tmp_path, table[NUMBERS], outcome, skops.io.dumps(fitted))
+    model = drafted(tmp_path, table[NUMBERS], outcome, skops_file(fitted))
     assert model.registered.manifest.output == "margin"
     assert model.black_box.probability(model.reference.scores) is None
     np.testing.assert_allclose(model.reference.scores, fitted.decision_function(table[NUMBERS]), atol=1e-9)
@@ -253,7 +252,7 @@ def test_one_of_three_classes_stands_against_the_rest(tmp_path: Path, good: str)
     table, _ = records()
     outcome = np.select([table.income > 6_000, table.income - 100 * table.dti > 1_000], ["good", "fair"], "poor")
     fitted = RandomForestClassifier(20, min_samples_leaf=5, random_state=0).fit(table[NUMBERS], outcome)
-    content = skops.io.dumps(fitted)
+    content = skops_file(fitted)
     model = drafted(tmp_path, table[NUMBERS], outcome, content, favourable=good, threshold="0.4")
     p = fitted.predict_proba(table[NUMBERS])[:, fitted.classes_.tolist().index(good)]
     np.testing.assert_array_equal(model.reference.scores >= 0.0, p >= 0.4)
@@ -265,9 +264,9 @@ def test_which_of_three_classes_is_asked_and_then_their_threshold(tmp_path: Path
     outcome = np.select([table.income + noise > 6_000, table.income + noise > 3_000], ["good", "fair"], "poor")
     fitted = RandomForestClassifier(20, min_samples_leaf=5, random_state=0).fit(table[NUMBERS], outcome)
     with pytest.raises(Undecided, match="stands against all others"):
-        drafted(tmp_path, table[NUMBERS], outcome, skops.io.dumps(fitted), favourable=None)
+        drafted(tmp_path, table[NUMBERS], outcome, skops_file(fitted), favourable=None)
     with pytest.raises(Undecided, match="several classes, of which the likeliest wins"):
-        drafted(tmp_path, table[NUMBERS], outcome, skops.io.dumps(fitted), favourable="fair")
+        drafted(tmp_path, table[NUMBERS], outcome, skops_file(fitted), favourable="fair")
 
 
 # --- missing levels --------------------------------------------------------------------------------------------------
@@ -299,7 +298,7 @@ def test_a_missing_level_reaches_the_model_as_in_training(tmp_path: Path, kind: 
     training, file, outcome = gaps(mark)
     steps = encoder(ENCODERS[kind]()), StandardScaler(with_mean=False), LogisticRegression()
     fitted = make_pipeline(*steps).fit(training, outcome)
-    model = drafted(tmp_path, file, outcome, skops.io.dumps(fitted))
+    model = drafted(tmp_path, file, outcome, skops_file(fitted))
     np.testing.assert_allclose(
         model.black_box.probability(model.reference.scores), fitted.predict_proba(training)[:, 1], atol=1e-9
     )
@@ -309,7 +308,7 @@ def test_a_missing_level_is_filled_by_the_models_own_step(tmp_path: Path) -> Non
     training, file, outcome = gaps(None)
     inner = make_pipeline(SimpleImputer(strategy="most_frequent", missing_values=None), OneHotEncoder())
     fitted = make_pipeline(encoder(inner), StandardScaler(), LogisticRegression()).fit(training, outcome)
-    model = drafted(tmp_path, file, outcome, skops.io.dumps(fitted))
+    model = drafted(tmp_path, file, outcome, skops_file(fitted))
     np.testing.assert_allclose(
         model.black_box.probability(model.reference.scores), fitted.predict_proba(training)[:, 1], atol=1e-9
     )
@@ -319,8 +318,8 @@ def test_a_level_that_stood_for_a_missing_one_is_refused_where_records_are_empty
     training, file, outcome = gaps("missing")
     fitted = make_pipeline(encoder(), StandardScaler(), LogisticRegression()).fit(training, outcome)
     with pytest.raises(ModelRefused, match="write missing into the empty cells, as before training"):
-        drafted(tmp_path, file, outcome, skops.io.dumps(fitted))
-    model = drafted(tmp_path, training, outcome, skops.io.dumps(fitted))
+        drafted(tmp_path, file, outcome, skops_file(fitted))
+    model = drafted(tmp_path, training, outcome, skops_file(fitted))
     np.testing.assert_allclose(
         model.black_box.probability(model.reference.scores), fitted.predict_proba(training)[:, 1], atol=1e-9
     )
@@ -331,5 +330,5 @@ def test_levels_that_look_like_numbers_stay_levels(tmp_path: Path) -> None:
     table, outcome = records()
     table = table.assign(housing=np.array(["1e5", "2e3", "7"])[pd.factorize(table.housing)[0]])
     fitted = make_pipeline(encoder(), StandardScaler(), LogisticRegression()).fit(table, outcome)
-    model = drafted(tmp_path, table, outcome, skops.io.dumps(fitted))
+    model = drafted(tmp_path, table, outcome, skops_file(fitted))
     assert model.registered.manifest.features[-1].categories == ("1e5", "2e3", "7")
