@@ -122,8 +122,8 @@ def test_many_rules_are_read_and_kept_quickly() -> None:
     parser = RuleParser(NUMBERS)
     rules = [parser.parse(f"kind = x and a >= {k} => b <= {200 - k} or a + b <= 190") for k in range(100)]
     actions = action_set(SPACE, np.array([10.0, 20.0, 0.0]), rules=rules)
-    start = time.monotonic()
+    start = time.process_time()
     found = Search(LinearModel(np.array([1.0, 0.0, 0.0, 0.0, 0.0]), -50.0), actions).rows(np.zeros(1))
     assert len(found) == 1
-    assert time.monotonic() - start < 5.0
+    assert time.process_time() - start < 5.0
     assert math.isclose(actions.cost(found)[0], 40.0, rel_tol=1e-6)
