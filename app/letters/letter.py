@@ -119,6 +119,8 @@ class Notice(AnswerPart):
     for."""
     limited: bool
     """Whether the request rules changes out that the applicant could make otherwise."""
+    left_out: tuple[str, ...]
+    """Features among these that no change was to concern."""
     reach_until: str | None
     """Date until which a change had to be made to be looked for; null where the model says nothing of time."""
     probability: str | None
@@ -232,6 +234,7 @@ def notice_of(
         precluded=(answer.get("precluded") or {}).get("status") == "proven",
         accepts_some=bool((answer.get("nearest") or {}).get("favourable")),
         limited=_is_limited(facts.question),
+        left_out=tuple(title_text(features[name]) for name in _left_out(facts.question)),
         reach_until=_reach_until(facts, language),
         refused=factual is not None and not factual["favourable"],
         accepted=factual is not None and factual["favourable"],
@@ -273,6 +276,13 @@ def _is_limited(question: Json) -> bool:
     asked = Case.from_json({name: question[name] for name in ("constraints", "timing") if name in question})
     excluded = (question.get("wishes") or {}).get("exclude") or {}
     return asked.constraints != Constraints() or any(excluded.values())
+
+
+def _left_out(question: Json) -> Sequence[str]:
+    """Names of features that the request leaves as they are."""
+    fixed = (question.get("constraints") or {}).get("immutable") or ()
+    excluded = ((question.get("wishes") or {}).get("exclude") or {}).get("features") or ()
+    return list(dict.fromkeys((*fixed, *excluded)))
 
 
 def _reach_until(facts: Facts, language: Language) -> str | None:

@@ -575,10 +575,15 @@ def test_what_is_proven_to_be_out_of_reach_is_not_called_unproven(language: str)
 @pytest.mark.parametrize(
     ("language", "ruled_out", "by"),
     [
-        ("en", "within your reach and not ruled out in the search", "within your reach by 31 May 2026"),
+        (
+            "en",
+            "within your reach and not ruled out in the search (left out: Loan amount)",
+            "within your reach by 31 May 2026",
+        ),
         (
             "de",
-            "die Ihnen nach unserer Annahme möglich sind und bei der Suche nicht ausgeschlossen waren",
+            "die Ihnen nach unserer Annahme möglich sind und bei der Suche nicht ausgeschlossen waren (ausgenommen: "
+            "Kreditbetrag)",
             "die Ihnen nach unserer Annahme bis zum 31. Mai 2026",
         ),
     ],
