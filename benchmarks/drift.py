@@ -96,7 +96,7 @@ def ask(of: Lender, method: str, params: dict[str, Any], share: float | None, un
 
 HEAD = (
     "lender", "asked", "found", "L1 cost", "of the default's", "told", "told >= asked", "silent", "lowest told",
-    "true, moved", "lowest > true + .05", "rank corr.", "ms",
+    "true, moved", "lowest > true + .05", "true below its interval", "rank corr.", "ms",
 )  # fmt: skip
 
 
@@ -124,23 +124,24 @@ def rows_of(of: Lender) -> Iterable[Sequence[str]]:
         told, true = of.futures.held_back.shares(rows_raw).mean(), of.truth.shares(rows_raw).mean()
         yield (
             of.name, "BetaRCE 0.9", f"{len(moved)} of {len(of.applicants_raw)}", f"{cost:.2f}",
-            f"{cost / default:.2f}", f"{told:.3f}", "-", "-", "-", f"{true:.3f}", "-", "-", f"{ms:.0f}",
+            f"{cost / default:.2f}", f"{told:.3f}", "-", "-", "-", f"{true:.3f}", "-", "-", "-", f"{ms:.0f}",
         )  # fmt: skip
 
 
 def _row(of: Lender, asked: Asked, cost: float, default: float, share: float | None) -> Sequence[str]:
     if not asked.found:
-        return (f"0 of {asked.applicants}", *["-"] * 10)
+        return (f"0 of {asked.applicants}", *["-"] * 11)
     true = of.truth.shares(np.array([one.row_raw for one in asked.found]))
     told = np.array([one.future.probability if one.future else np.nan for one in asked.found])
-    lowest = np.array(
-        [one.future.stressed.lowest if one.future and one.future.stressed else np.nan for one in asked.found]
-    )
+    stressed = [one.future.stressed if one.future else None for one in asked.found]
+    lowest, least = np.array(
+        [(one.lowest, one.interval[0]) if one is not None else (np.nan, np.nan) for one in stressed]
+    ).T
     return (
         f"{len(asked.found)} of {asked.applicants}", f"{cost:.2f}", f"{cost / default:.2f}", f"{told.mean():.3f}",
         "-" if share is None else f"{(told >= share - 1e-9).mean():.0%}", f"{asked.silent:.0%}", f"{lowest.mean():.3f}",
-        f"{true.mean():.3f}", f"{(lowest > true + 0.05).mean():.0%}", _rank_correlation(lowest, true),
-        f"{asked.ms:.0f}",
+        f"{true.mean():.3f}", f"{(lowest > true + 0.05).mean():.0%}", f"{(true < least - 1e-9).mean():.0%}",
+        _rank_correlation(lowest, true), f"{asked.ms:.0f}",
     )  # fmt: skip
 
 

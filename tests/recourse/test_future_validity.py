@@ -22,6 +22,7 @@ from app.recourse.robustness.invalidation import clopper_pearson
 from app.recourse.robustness.share_interval import share_interval
 from app.recourse.solve import METHODS, solve
 from app.recourse.verdict import Reason
+from app.recourse.verification.future import SURE, aim
 from app.registry.registry import Registry
 from tests.conftest import DEMO_STORE
 from tests.recourse.toys import LOAN, ask, loan_rows, loan_score
@@ -47,6 +48,20 @@ FUTURES = Futures(search=future_models(1), held_back=future_models(2), source="r
 def question(factual_raw: Float[np.ndarray, "p"], asked: float | None, futures: Futures = FUTURES) -> RecourseProblem:
     problem, _ = ask(LOAN, loan_score, factual_raw.tolist(), rows_raw=ROWS)
     return replace(problem, futures=futures, future_validity=asked)
+
+
+@pytest.mark.parametrize("share", [0.6, 0.8, 0.9])
+def test_the_search_aims_at_the_fewest_models_that_make_the_share_probable(share: float) -> None:
+    """With 60 models in each set, by drawing what the search set leaves open of a record's own share."""
+    count, rng = aim(share, 60, 60), np.random.default_rng(0)
+
+    def reached(accepted: int) -> float:
+        own = rng.beta(accepted - 0.5, 60 - accepted + 1.5, 400_000)
+        return float((rng.binomial(60, own) >= share * 60 - 1e-9).mean())
+
+    assert reached(count - 1) < SURE + 0.002
+    assert reached(count) >= SURE - 0.002
+    assert count < aim(0.95, 60, 60)
 
 
 @pytest.mark.parametrize("name", list(METHODS))

@@ -22,8 +22,10 @@ PROMISE_ROUNDS = 8
 """Searches for a record that future models accept and that keeps a measured promise."""
 CHANGE_COST = 0.1
 """Cost of one more change in the guidance of the search; the cost that is reported has no such part."""
-SURE = 0.95
-"""Probability with which the held-back models should reach the share that was asked for."""
+SURE = 0.94
+"""Probability with which the held-back models should reach the asked share, of a record that no more of the search set
+accept than have to. Most are accepted by more, so 95 % of answers reach it; with 0.95 here, 0.9 would ask for all of 60
+models, as 0.95 does."""
 TIDY = 0.1
 """Share of the cost that an answer with fewer changes may exceed the cheapest by."""
 CLOSE_MARGIN = 0.1
