@@ -26,7 +26,7 @@ BODY = {"model": DEMO_MODEL, "applicant": APPLICANT, "deadline_ms": 60_000}
 ROUTE, SENT = "questions/route.py", "pool/child.py:Child.call"
 """Where a question leaves the framework, and the server."""
 
-BEGUN, CORE = "pool/child.py:_answer", "recourse/solve.py"
+BEGUN, CORE = "pool/serve.py:_answer", "recourse/solve.py"
 """Where it begins in the child, and reaches the core."""
 
 Called = dict[str, list[str]]

@@ -76,7 +76,6 @@ NO_OFFER: Mapping[NoOffer, str] = {
 }
 """The public sentence of each."""
 
-
 COMPLETE = (None, NoOffer.ALL_REFUSED, NoOffer.UNSURE, NoOffer.NONE_LEGAL)
 """Outcomes after the model was asked about all that was to be asked."""
 
@@ -162,12 +161,12 @@ def offers(
         verdict = NoOffer.DEADLINE
     except BudgetExceeded:
         verdict = NoOffer.BUDGET
-    if not search.known:
+    score = search.factual_score
+    if math.isnan(score):
         verdict = verdict or NoOffer.MODEL_OUTPUT_INVALID
     elif verdict is None and search.refused and not len(search.rows_raw):
         verdict = search.why_none
     listed = () if verdict is not None or not search.refused else search.listed(most)
-    score = search.factual_score
     return Offers(
         status=Status.NOT_FOUND if verdict else Status.FOUND if search.refused else Status.ALREADY_FAVOURABLE,
         factual_score=None if math.isnan(score) else score,
@@ -199,16 +198,12 @@ class _Search:
         self.every = not thinned and all(whole for _, whole in values.values())
         """Whether every combination that can be offered is asked about."""
         self.factual_score = math.nan
+        """NaN where the model gave no score of the applicant's own record, or was not asked."""
         self.asked = 0
         self._any = False
         self.rows_raw: Float[np.ndarray, "n p"] = np.empty((0, actions.space.p))
         """The accepted records that are listed, the best first."""
         self._scores: Float[np.ndarray, n] = np.empty(0)
-
-    @property
-    def known(self) -> bool:
-        """Whether the model gave a score of the applicant's own record."""
-        return not math.isnan(self.factual_score)
 
     @property
     def refused(self) -> bool:
@@ -244,7 +239,8 @@ class _Search:
         best = places * table.shape[1] + others
         self.rows_raw, self._scores = rows_raw[best], scores[best]
         if len(self._axes[0]) < len(self._leading) and len(best):
-            known = np.searchsorted(-self._way * self._leading, -self._way * self._axes[0])
+            way = self._signs[self._lead]
+            known = np.searchsorted(-way * self._leading, -way * self._axes[0])
             with suppress(BudgetExceeded, DeadlineExceeded):  # what was found is accepted nevertheless
                 self._refine(known[places], np.where(places, known[places - 1], -1))
         self._keep_best()
@@ -258,10 +254,6 @@ class _Search:
             needed = aim(problem.future_validity, search.count, held_back.count) / search.count
             yes[yes] = search.shares(rows_raw[yes]) >= needed - ROUNDING
         return yes
-
-    @property
-    def _way(self) -> int:
-        return self._signs[self._lead]
 
     def _refine(self, place: Int[np.ndarray, "n"], best: Int[np.ndarray, "n"]) -> None:
         """Ask about leading terms between the best accepted one of each record and the next better that was refused.

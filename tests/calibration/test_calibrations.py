@@ -99,7 +99,7 @@ async def test_calibrations_leave_a_child_to_requests(tmp_path: Path, monkeypatc
     settings = Settings(models_store=tmp_path / "store", state_dir=tmp_path)
     (tmp_path / "store").mkdir()
     service = Service(settings)
-    monkeypatch.setattr(service.models, "known", lambda _id: True)
+    monkeypatch.setattr(service.models, "require_known", lambda _id: None)
     files = [tmp_path / "one", tmp_path / "two"]
 
     lane = Pool("test", 2)
