@@ -86,11 +86,11 @@ def begin(settings: Settings) -> None:
         send_spans(settings.traces_url, __version__)
 
 
-def serve(settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:
+def serve(settings: Settings) -> None:
     """Run the service until it receives a signal to stop. Raises `StateUnusable`, and `Open` as `refuse_open`."""
     begin(settings)
     refuse_open(settings, lambda: _any_key(settings))
-    run(create_app(settings, kinds), settings)
+    run(create_app(settings), settings)
 
 
 def _any_key(settings: Settings) -> bool:

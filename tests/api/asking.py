@@ -18,9 +18,9 @@ def question(**changes: Any) -> dict[str, Any]:
     return {"model": "loan", "applicant": APPLICANT, "detail": "full", **changes}
 
 
-def document(response: httpx.Response, status: int = 200) -> dict[str, Any]:
-    """The JSON of a response with this status."""
-    assert response.status_code == status, response.text[:500]
+def document(response: httpx.Response) -> dict[str, Any]:
+    """The JSON of a response that must be 200."""
+    assert response.status_code == 200, response.text[:500]
     found: dict[str, Any] = response.json()
     return found
 

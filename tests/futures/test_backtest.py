@@ -235,9 +235,9 @@ def test_a_column_that_is_no_date_is_refused_at_registration(
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-def entry(asked: float | None, months: int, kept: float, under: Any = None) -> Backtest:
+def entry(asked: float | None, months: int, kept: float) -> Backtest:
     return Backtest(
-        asked=asked, under=under, months=months, promises=90, promised=0.95, kept=kept, interval=(kept - 0.1, kept)
+        asked=asked, under=None, months=months, promises=90, promised=0.95, kept=kept, interval=(kept - 0.1, kept)
     )
 
 

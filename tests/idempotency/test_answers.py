@@ -73,11 +73,6 @@ def test_another_request_with_a_lapsed_key_is_a_new_one(answers: IdempotentAnswe
     assert claim(answers, digest="other", ids="2", now=LATER).ids == "2"
 
 
-def test_a_key_that_was_let_go_is_free(answers: IdempotentAnswers) -> None:
-    answers.release(claim(answers), NOW)
-    assert claim(answers, digest="other", ids="2").ids == "2"
-
-
 def test_the_same_request_sent_again_after_a_failure_has_the_same_ids(answers: IdempotentAnswers) -> None:
     """What the first one had begun may come to pass after it was told to have failed."""
     failed = claim(answers, ids="1")
@@ -104,13 +99,6 @@ def test_an_answer_is_not_kept_once_its_recourse_is_erased(answers: IdempotentAn
     # Another recourse, as nothing of the first one may be given again.
     assert again.ids == "2"
     assert answers.keep(again, ANSWER, "rec_0002", NOW)
-
-
-def test_what_is_erased_is_had_no_more(answers: IdempotentAnswers) -> None:
-    answers.keep(claim(answers), ANSWER, "rec_1", NOW)
-    assert answers.erase(["rec_2"]) == 0
-    assert answers.erase(["rec_1", "rec_2"]) == 1
-    assert claim(answers, ids="2").ids == "2"
 
 
 def test_only_one_of_many_is_let_in(answers: IdempotentAnswers) -> None:

@@ -37,9 +37,9 @@ class Table:
         self.jobs[found.id] = replace(self.jobs[found.id], **changes)
         return self.jobs[found.id]
 
-    async def looked(self, times: int = 2) -> None:
-        """Return after so many more looks, the last of which is complete."""
-        until = self.looks + times + 1
+    async def looked(self) -> None:
+        """Return after two more looks, the last of which is complete."""
+        until = self.looks + 3
         while self.looks < until:
             await asyncio.sleep(0.001)
 

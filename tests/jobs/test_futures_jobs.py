@@ -17,8 +17,8 @@ from tests.optional import library
 from tests.servers import Start, on_sqlite, starting
 
 
-def futures(server: Server, name: str = "loan") -> dict[str, Any]:
-    found: dict[str, Any] = server.client.get(f"/models/{name}").json()["futures"]
+def futures(server: Server) -> dict[str, Any]:
+    found: dict[str, Any] = server.client.get("/models/loan").json()["futures"]
     return found
 
 

@@ -54,13 +54,6 @@ def test_letters_are_no_recourse(filled: Ledger) -> None:
     assert [one.entry.id for one in filled.newest(9, reference=None, status="accepted")] == []
 
 
-def test_the_same_letter_is_recorded_once_and_stays_as_it_was(filled: Ledger) -> None:
-    other = PersonalData(reference=None, job=None, request=b"{}", answer=b"other")
-    found = filled.add(letter(1, "rec_0002", personal_data=other))
-    assert data_of(found).answer == b"Dear Ms A"
-    assert filled.prove().entries == 7
-
-
 def test_letters_are_erased_with_their_recourse(filled: Ledger) -> None:
     assert filled.erase(["rec_0002"], "request", NOW) == 1
     assert filled.links("rec_0002") == []

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.errors import UnknownRecourse
 from app.ledger.chain import FIRST, Entry, Kind
 from app.ledger.ledger import Ledger
 from app.ledger.promises import Promises
@@ -43,30 +42,14 @@ def change(ledger: Ledger, statement: sa.Executable) -> None:
         connection.execute(statement)
 
 
-def test_what_was_given_is_found(filled: Ledger) -> None:
-    given = new_record(2)
-    found = filled.find("rec_0002")
-    assert found.personal_data == given.personal_data
-    assert (found.entry.number, found.entry.sha256, found.entry.expires_at) == (2, given.sha256, given.expires_at)
-    with pytest.raises(UnknownRecourse):
-        filled.find("rec_0007")
-
-
-def test_the_same_recourse_is_recorded_once_and_stays_as_it_was(filled: Ledger) -> None:
-    filled.append([new_record(2, answer=b"another"), new_record(7)])
-    found = filled.find("rec_0002").personal_data
-    assert found
-    assert found.answer == new_record(2).personal_data.answer
-    assert filled.prove().entries == 8
-
-
-def test_the_same_recourse_twice_in_one_group_is_recorded_once(ledger: Ledger) -> None:
-    """As of a request and its heir; those of others in the group are recorded too."""
+def test_the_same_recourse_is_recorded_once_and_stays_as_it_was(ledger: Ledger) -> None:
+    """As of a request and its heir, in one group or in two; those of others in the group are recorded too."""
     ledger.append([new_record(1), new_record(2), new_record(2, answer=b"another"), new_record(3)])
-    found = ledger.find("rec_0002").personal_data
-    assert found
-    assert found.answer == new_record(2).personal_data.answer
-    ledger.append([new_record(3), new_record(4), new_record(4)])
+    ledger.append([new_record(3, answer=b"another"), new_record(4), new_record(4)])
+    for number in (2, 3):
+        found = ledger.find(f"rec_{number:04}").personal_data
+        assert found is not None
+        assert found.answer == new_record(number).personal_data.answer
     proof = ledger.prove()
     assert (proof.entries, proof.broken) == (4, None)
 
@@ -75,19 +58,6 @@ def test_all_or_nothing_is_written(ledger: Ledger) -> None:
     with pytest.raises(sa.exc.IntegrityError):
         ledger.append([new_record(1), new_record(2), new_record(3, at=None)])
     assert ledger.prove().entries == 0
-
-
-def test_the_newest_come_first_in_pages_and_by_reference(filled: Ledger) -> None:
-    def ids(**which: object) -> list[str]:
-        return [record.entry.id for record in filled.newest(**which)]  # type: ignore[arg-type]
-
-    assert ids(limit=10) == ["rec_0006", "rec_0005", "rec_0004", "rec_0002", "rec_0001"]
-    assert ids(limit=2) == ["rec_0006", "rec_0005"]
-    assert ids(limit=2, before="rec_0005") == ["rec_0004", "rec_0002"]
-    assert ids(limit=9, before="rec_0003") == ["rec_0002", "rec_0001"]
-    assert ids(limit=9, reference="case 1") == ["rec_0004", "rec_0001"]
-    assert ids(limit=9, reference="case 0") == ["rec_0006"]
-    assert ids(limit=9, before="rec_none") == []
 
 
 def test_every_search_finds_what_a_plain_filter_finds(ledger: Ledger) -> None:
