@@ -349,18 +349,12 @@ def _predict(booster: Any, slope: float, manifest: Manifest, taken: TreeInput) -
         # One thread: the service runs several processes.
         return np.asarray(booster.predict(taken.matrix(X), raw_score=raw_score, num_threads=1))
 
-    def logit(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-        value = slope * ask(X, raw_score=True)
-        return value if manifest.favourable else -value
-
     def probability(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
         value = ask(X, raw_score=False)
         return value if manifest.favourable else 1.0 - value
 
-    def points(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-        return ask(X, raw_score=True)
-
-    return {Output.PROBABILITY: probability, Output.LOGIT: logit, Output.POINTS: points}[manifest.output]
+    factor = 1.0 if manifest.output is Output.POINTS else slope if manifest.favourable else -slope
+    return probability if manifest.output is Output.PROBABILITY else lambda X: factor * ask(X, raw_score=True)
 
 
 # --- inside an estimator ---------------------------------------------------------------------------------------------

@@ -87,13 +87,14 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     """The black box of an estimator. Contract in `app.registry.adapters.Load`."""
     estimator = read_content(manifest.file.path, read_artifact(manifest, directory), trust)
     parts = list(parts_of(estimator))
-    faults = [*_method_faults(estimator, manifest), *_column_faults(estimator, manifest, space)]
+    raw = manifest.input is Input.RAW
+    chosen, other = (None, _table_faults(estimator, manifest, space)) if raw else _chosen(estimator, manifest, space)
+    faults = [*_method_faults(estimator, manifest), *other]
     if not manifest.file.runs_code:  # a trusted file may run any code anyway
         faults += memory_faults(parts)
     if faults:
         raise ModelRefused(faults=faults)
     single_thread(parts)
-    chosen = _chosen(estimator, manifest, space)[0] if manifest.input is Input.ENCODED else None
     for note in notes_on_dropped(chosen, space, manifest.file.map):
         warnings.warn(note, stacklevel=2)
     try:
@@ -232,13 +233,6 @@ def _method_faults(estimator: Any, manifest: Manifest) -> list[Fault]:
     return faults
 
 
-def _column_faults(estimator: Any, manifest: Manifest, space: FeatureSpace) -> list[Fault]:
-    """Faults of an estimator fitted on other columns than those of the manifest."""
-    if manifest.input is Input.RAW:
-        return _raw_column_faults(estimator, manifest, space)
-    return _chosen(estimator, manifest, space)[1]
-
-
 def _chosen(estimator: Any, manifest: Manifest, space: FeatureSpace) -> tuple[np.ndarray | None, list[Fault]]:
     """The encoded columns that an estimator takes, as `chosen_columns` has them."""
     names = _names(estimator)
@@ -252,26 +246,17 @@ def _names(estimator: Any) -> list[str] | None:
     return names if names and names != [f"Column_{j}" for j in range(len(names))] else None
 
 
-def _raw_column_faults(estimator: Any, manifest: Manifest, space: FeatureSpace) -> list[Fault]:
-    names = _names(estimator)
-    if names is None:
-        return [
-            Fault("/input", "raw needs an estimator that was fitted on a DataFrame; this one does not know its columns")
-        ]
-    fitted, own = names, raw_names(manifest.file.map, space)
-    missing = [
-        Fault("/features", f'lack "{name}", on which the estimator was fitted')
-        for name in fitted
-        if name not in own and name not in dropped(estimator, fitted)
+def _table_faults(estimator: Any, manifest: Manifest, space: FeatureSpace) -> list[Fault]:
+    """Faults of an estimator that was fitted on another table than that of the manifest's features."""
+    fitted, own = _names(estimator), raw_names(manifest.file.map, space)
+    if fitted is None:
+        detail = "raw needs an estimator that was fitted on a DataFrame; this one does not know its columns"
+        return [Fault("/input", detail)]
+    lost = [name for name in fitted if name not in own and name not in dropped(estimator, fitted)]
+    extra = f"is not a column on which the estimator was fitted; these are {listed(fitted)}"
+    return [Fault("/features", f'lack "{name}", on which the estimator was fitted') for name in lost] + [
+        Fault(f"/features/{j}", f'"{name}" {extra}') for j, name in enumerate(own) if name not in fitted
     ]
-    extra = [
-        Fault(
-            f"/features/{j}", f'"{name}" is not a column on which the estimator was fitted; these are {listed(fitted)}'
-        )
-        for j, name in enumerate(own)
-        if name not in fitted
-    ]
-    return missing + extra
 
 
 # --- asking it -------------------------------------------------------------------------------------------------------
@@ -287,28 +272,21 @@ def _predict(estimator: Any, manifest: Manifest, table: Table) -> Predict:
         column = estimator.classes_.tolist().index(manifest.favourable)
     sign = 1.0 if column == 1 else -1.0
 
-    def probability(rows: np.ndarray) -> Float[np.ndarray, "n"]:
-        return np.asarray(estimator.predict_proba(table(rows))[:, column], dtype=float)
-
-    def logit(rows: np.ndarray) -> Float[np.ndarray, "n"]:
-        return sign * np.asarray(estimator.decision_function(table(rows)), dtype=float)
-
-    def label(rows: np.ndarray) -> Float[np.ndarray, "n"]:
-        return np.asarray(estimator.predict(table(rows)) == manifest.favourable, dtype=float)
-
-    def points(rows: np.ndarray) -> Float[np.ndarray, "n"]:
-        found = np.asarray(estimator.predict(table(rows)), dtype=float)
-        return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
-
-    asks = {Output.PROBABILITY: probability, Output.LABEL: label, Output.POINTS: points}
-    ask = asks.get(manifest.output, logit)
+    def of(found: Any) -> Any:
+        if manifest.output is Output.PROBABILITY:
+            return found[:, column]
+        if manifest.output is Output.LABEL:
+            return found == manifest.favourable
+        if manifest.output is Output.POINTS:
+            return found[:, 0] if np.shape(found)[1:] == (1,) else found
+        return sign * np.asarray(found)
 
     def answer(rows: np.ndarray) -> Float[np.ndarray, "n"]:
         if not len(rows):
             return np.zeros(0)
         try:
             with np.errstate(all="ignore"):  # too large numbers end in an error or a non-finite output
-                return ask(rows)
+                return np.asarray(of(getattr(estimator, _METHODS[manifest.output])(table(rows))), dtype=float)
         except ESTIMATOR_ERRORS as error:
             # Its message may repeat the records.
             raise ModelOutputInvalid(f"the estimator raised {type(error).__name__} for these records") from error
@@ -352,10 +330,9 @@ def input_table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Tabl
 
 def _matrix(names: Any, indices: np.ndarray | None) -> Table:
     """The columns of a matrix that an estimator takes, with their names if it has some."""
+    take: Table = (lambda X: X) if indices is None else (lambda X: X[:, indices])
     if names is None:
-        return (lambda X: X) if indices is None else (lambda X: X[:, indices])
+        return take
     with library("sklearn"):
         import pandas as pd
-    if indices is None:
-        return lambda X: pd.DataFrame(X, columns=names, copy=False)
-    return lambda X: pd.DataFrame(X[:, indices], columns=names, copy=False)
+    return lambda X: pd.DataFrame(take(X), columns=names, copy=False)

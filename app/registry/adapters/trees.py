@@ -74,27 +74,18 @@ def with_boxes(
     indices : the encoded column that each column of the trees is; None for all, in order
     """
     columns = black_box.space.d
-    size = sum(int((tree.left < 0).sum()) for tree in trees) * columns
-    if (
-        black_box.input is not Input.ENCODED
-        or not trees
-        or size > (LARGEST_BOXES if len(trees) == 1 else LARGEST_FOREST)
-    ):
+    size, most = sum(int((tree.left < 0).sum()) for tree in trees), LARGEST_BOXES if len(trees) == 1 else LARGEST_FOREST
+    if black_box.input is not Input.ENCODED or not trees or size * columns > most:
         return black_box
 
-    def feature(tree: Tree) -> Int[np.ndarray, "k"]:
-        return tree.feature if indices is None else indices[np.where(tree.left < 0, 0, tree.feature)]
+    def arrays(tree: Tree) -> tuple[np.ndarray, ...]:
+        feature = tree.feature if indices is None else indices[np.where(tree.left < 0, 0, tree.feature)]
+        return feature, edges(tree.number), tree.left, tree.right
 
-    if len(trees) > 1:
-        leaves = []
-        for tree in trees:
-            lower, upper, nodes = leaves_of_tree(
-                feature(tree), edges(tree.number), tree.left, tree.right, columns=columns
-            )
-            leaves.append((lower, upper, tree.number[nodes]))
-        return replace(black_box, forest=Forest.of_trees(leaves))
-    (tree,) = trees
-    boxes = Boxes.of_tree(
-        feature(tree), edges(tree.number), tree.left, tree.right, columns=columns, score=black_box.score
-    )  # fmt: skip
-    return replace(black_box, boxes=boxes)
+    if len(trees) == 1:
+        return replace(black_box, boxes=Boxes.of_tree(*arrays(trees[0]), columns=columns, score=black_box.score))
+    leaves = []
+    for tree in trees:
+        lower, upper, nodes = leaves_of_tree(*arrays(tree), columns=columns)
+        leaves.append((lower, upper, tree.number[nodes]))
+    return replace(black_box, forest=Forest.of_trees(leaves))

@@ -215,8 +215,7 @@ def _predict(booster: Any, objective: str, manifest: Manifest, taken: TreeInput)
         return np.asarray(booster.inplace_predict(taken.matrix(X), predict_type=what, validate_features=False))
 
     def margin(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-        values = ask(X, "margin").astype(float)
-        return values if manifest.favourable else -values
+        return (1.0 if manifest.favourable else -1.0) * ask(X, "margin").astype(float)
 
     def probability(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
         if objective == "binary:logitraw":
@@ -225,10 +224,9 @@ def _predict(booster: Any, objective: str, manifest: Manifest, taken: TreeInput)
         # The complement in single precision too, as `predict_proba` has it.
         return (values if manifest.favourable else np.float32(1.0) - values).astype(float)
 
-    def points(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-        return ask(X, "value").astype(float)
-
-    return {Output.PROBABILITY: probability, Output.LOGIT: margin, Output.POINTS: points}[manifest.output]
+    if manifest.output is Output.POINTS:
+        return lambda X: ask(X, "value").astype(float)
+    return probability if manifest.output is Output.PROBABILITY else margin
 
 
 # --- inside an estimator ---------------------------------------------------------------------------------------------
