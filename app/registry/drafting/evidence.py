@@ -127,21 +127,13 @@ def _recoded(rows_raw: np.ndarray, read_as: Sequence[Feature], features: Sequenc
 
 def _by_scores(tried: Sequence[_Tried], given: np.ndarray, favourable: np.ndarray | None) -> Choice:
     compared = [Comparison(given=given, found=one.outputs, tolerance=TOLERANCE) for one in tried]
-
-    def order(k: int) -> tuple[float, float]:
-        """Points are the same, whether more or fewer are better: the outcomes decide."""
-        area = 0.0 if favourable is None else auc(tried[k].scores, favourable)
-        return round(float(compared[k].difference.max(initial=0.0)), 9), -area
-
-    best = min(range(len(tried)), key=order)
-    off = float(compared[best].difference.max(initial=0.0))
-    if compared[best].agrees:
-        return Choice(manifest=tried[best].manifest, sentence=f"confirmed by the scores, to {off:.0e}")
-    return Choice(
-        manifest=tried[best].manifest,
-        sentence=f"nearest to the scores of {len(tried)} tried, but off by {off:.3g}",
-        sure=False,
-    )
+    off = [float(one.difference.max(initial=0.0)) for one in compared]
+    # Points are the same, whether more or fewer are better: the outcomes decide.
+    areas = [0.0 if favourable is None else auc(one.scores, favourable) for one in tried]
+    best = min(range(len(tried)), key=lambda k: (round(off[k], 9), -areas[k]))
+    sure, nearest = compared[best].agrees, f"nearest to the scores of {len(tried)} tried, but off by {off[best]:.3g}"
+    sentence = f"confirmed by the scores, to {off[best]:.0e}" if sure else nearest
+    return Choice(manifest=tried[best].manifest, sentence=sentence, sure=sure)
 
 
 def _loss(found: np.ndarray, favourable: np.ndarray) -> float:

@@ -35,8 +35,9 @@ def match(names: Sequence[str], columns: Mapping[str, Column], model: str) -> li
     found: list[Source] = []
     lost: list[str] = []
     for name in names:
-        plain = name if _known(name, columns) else re.sub(r"^\w+?__", "", name)
-        column, level = _split(plain, columns)
+        column, level = _split(name, columns)
+        if column is None:  # a ColumnTransformer writes the name of a step before each column
+            column, level = _split(re.sub(r"^\w+?__", "", name), columns)
         if column is None:
             lost.append(name)
         elif level is None:
@@ -87,10 +88,6 @@ def _source_of(column: Column, pairs: bool) -> Source:
 def _simple(text: str) -> str:
     """A text without what libraries replace in names."""
     return re.sub(r"[\W_]+", "_", text.strip().lower()).strip("_")
-
-
-def _known(name: str, columns: Mapping[str, Column]) -> bool:
-    return _split(name, columns)[0] is not None
 
 
 def _split(name: str, columns: Mapping[str, Column]) -> tuple[str | None, str | None]:

@@ -56,7 +56,9 @@ def _classes(graph: Any) -> tuple[int | str, ...]:
     for node in reversed(graph.node):
         for attribute in node.attribute:
             if attribute.name.startswith("classlabels") and (attribute.strings or attribute.ints):
-                return tuple(_text(one) for one in attribute.strings) or tuple(int(one) for one in attribute.ints)
+                return tuple(one.decode(errors="replace") for one in attribute.strings) or tuple(
+                    int(one) for one in attribute.ints
+                )
     return (0, 1)
 
 
@@ -70,10 +72,6 @@ def _groups(graph: Any) -> tuple[tuple[str, ...], ...]:
         if attribute.name == "cats_int64s"
     ]
     return tuple(group for group in found if not set(group) <= {"0", "1"} and len(group) <= MOST_LEVELS)
-
-
-def _text(value: bytes) -> str:
-    return value.decode(errors="replace")
 
 
 def _output(name: str, graph: Any, onnx: Any) -> tuple[Output, str | None]:
