@@ -135,9 +135,12 @@ def size_fault(path: Path) -> Fault | None:
     return Fault("/reference", f"has {size:,} bytes; {LARGEST:,} are the most, and a random part of it is enough")
 
 
-def read_table(path: Path) -> Table:
-    """The cells of a CSV with a header, without empty lines. Raises UnicodeDecodeError, csv.Error, OSError."""
-    with _numbered(path) as (numbered, delimiter):
+def read_table(path: Path, *, as_written: bool = False) -> Table:
+    """The cells of a CSV with a header, without empty lines. Raises UnicodeDecodeError, csv.Error, OSError.
+
+    With `as_written`, spaces before a cell belong to it, and quotation marks need not match.
+    """
+    with _numbered(path, as_written=as_written) as (numbered, delimiter):
         header, *found = list(numbered) or [(0, [])]
     return Table(_names(header[1]), [row for _, row in found], [line for line, _ in found], delimiter)
 
@@ -164,13 +167,13 @@ def _names(header: list[str]) -> list[str]:
 
 
 @contextmanager
-def _numbered(path: Path) -> Iterator[tuple[Iterator[tuple[int, list[str]]], str]]:
+def _numbered(path: Path, *, as_written: bool = False) -> Iterator[tuple[Iterator[tuple[int, list[str]]], str]]:
     """The lines that are not empty, as cells, with the number of the line in which each ends; and the delimiter."""
     require_regular(path)
     # Spreadsheets write a byte order mark.
     with path.open(encoding="utf-8-sig", newline="") as file:
         lines, delimiter = lines_and_delimiter(file)
-        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=not as_written, strict=not as_written)
         yield ((reader.line_num, row) for row in reader if row), delimiter
 
 

@@ -2,7 +2,7 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from app.errors import ModelRefused
-from app.recourse.features import lines_and_delimiter, written
+from app.recourse.features import written
 from app.registry.files import require_regular
+from app.registry.reference import read_table
 
 LEAST = 2
 """Fewest records of a reference."""
@@ -59,36 +60,26 @@ def read_records(path: Path) -> Records:
         require_regular(path)
         if path.suffix in (".parquet", ".pq"):
             return _parquet(path)
-        text = path.read_text(encoding="utf-8-sig")
+        table = read_table(path, as_written=True)
+    except csv.Error as error:
+        raise ModelRefused(f"{path} is no CSV that can be split into cells: {error}") from error
     except UnicodeDecodeError as error:
         raise ModelRefused(f"{path} is not a text in UTF-8: save it as CSV in UTF-8, or as .parquet") from error
     except OSError as error:
         raise ModelRefused(f"{path} cannot be read: {error.strerror}") from error
-    lines, delimiter = lines_and_delimiter(text.splitlines(keepends=True))
-    return _table(path, csv.reader(lines, delimiter=delimiter), delimiter)
-
-
-def _table(path: Path, reader: Any, delimiter: str) -> Records:
-    try:
-        numbered: Iterator[tuple[int, list[str]]] = ((reader.line_num, row) for row in reader if row)
-        _, header = next(numbered, (0, []))
-        rows = list(numbered)
-    except csv.Error as error:
-        raise ModelRefused(f"{path} is no CSV: line {reader.line_num} cannot be split into cells") from error
-    names = [name.strip() for name in header]
+    names = table.header
     _require_once(path, names)
-    if len(rows) < LEAST:
-        raise ModelRefused(f"{path} has {len(rows)} records below its header; at least {LEAST} are needed")
-    if wrong := [line for line, row in rows if len(row) != len(names)]:
+    if len(table.rows) < LEAST:
+        raise ModelRefused(f"{path} has {len(table.rows)} records below its header; at least {LEAST} are needed")
+    if wrong := [line for line, row in zip(table.lines, table.rows, strict=True) if len(row) != len(names)]:
         raise ModelRefused(
             f"{path} has {len(names)} names in its header, but another number of cells in {len(wrong)} lines, "
             f"the first of them line {wrong[0]}"
         )
     if all(written(name) is not None for name in names):
         raise ModelRefused(f"{path} has no header: its first line must be the names of the columns")
-    cells = zip(*(row for _, row in rows), strict=True)
-    columns = {name: list(column) for name, column in zip(names, cells, strict=True)}
-    return Records(columns=columns, file=path.name, lines=[line for line, _ in rows], delimiter=delimiter)
+    columns = {name: list(table.texts(name)) for name in names}
+    return Records(columns=columns, file=path.name, lines=table.lines, delimiter=table.delimiter)
 
 
 def _require_once(path: Path, names: list[str]) -> None:
