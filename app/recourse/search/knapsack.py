@@ -26,8 +26,8 @@ THOROUGH = 20_000
 QUICK = 1_000
 """The same where good moves suffice."""
 
-PRICES = 10
-"""Bisections for the price of a use, from a 64th of the mean cost per use to 64 times that."""
+PRICES, LEAST_PRICE = 10, 1 / 64
+"""Prices of a use that are tried, and the least of them; in units of the mean cost per use, the largest."""
 
 
 class Knapsack:
@@ -184,7 +184,7 @@ class _Selection(BestSoFar):
 
     def run(self) -> None:
         knapsack = self.knapsack
-        relaxed, _ = self._relaxed(self.need, knapsack.uses)
+        relaxed = self._relaxed(self.need, knapsack.uses)
         if math.isinf(relaxed):
             return
         self._set_price(self._best_price(relaxed / max(knapsack.uses, 1)))
@@ -196,14 +196,13 @@ class _Selection(BestSoFar):
         self._branch(0, knapsack.uses, 0.0, self.need, 0.0)
 
     def _best_price(self, scale: float) -> float:
-        low, high = scale / 64.0, scale * 64.0
+        """Of prices up to a scale the one with the highest bound."""
         best, best_price = -math.inf, 0.0
-        for _ in range(PRICES):
-            self._set_price(math.sqrt(low * high))
-            bound, used = self._relaxed(self.need, self.knapsack.uses)
+        for k in range(PRICES):
+            self._set_price(scale * LEAST_PRICE ** (k / (PRICES - 1)))
+            bound = self._relaxed(self.need, self.knapsack.uses)
             if bound > best:
                 best, best_price = bound, self.price
-            low, high = (self.price, high) if used > self.knapsack.uses else (low, self.price)
         return best_price
 
     def _set_price(self, price: float) -> None:
@@ -214,18 +213,17 @@ class _Selection(BestSoFar):
             shares.append((value + price / gain, k, state, gain, cost + price, uses))
         self.shares = sorted(shares, key=itemgetter(0))
 
-    def _relaxed(self, rest: float, left: int) -> tuple[float, float]:
-        """Least cost of covering `rest` at this price with what is not decided, and how many open items that uses."""
-        cost, used, states = -self.price * left, 0.0, self.state
+    def _relaxed(self, rest: float, left: int) -> float:
+        """Least cost of covering `rest` at this price with what is not decided."""
+        cost, states = -self.price * left, self.state
         for value, k, state, gain, whole, uses in self.shares:
             if states[k] is not state or (uses and not left):
                 continue
             if gain >= rest:
-                return cost + rest * value, used + uses * rest / gain
+                return cost + rest * value
             cost += whole
             rest -= gain
-            used += uses
-        return math.inf, used
+        return math.inf
 
     def _branch(self, level: int, left: int, reach: float, rest: float, cost: float) -> None:
         """Decide from a level on which items move.
@@ -242,7 +240,7 @@ class _Selection(BestSoFar):
                 self._note([item.first for item in self.knapsack.items], cost)
             return
         most = self.most[level]
-        if reach + most[min(left, len(most) - 1)] < self.need or self.hopeless(cost + self._relaxed(rest, left)[0]):
+        if reach + most[min(left, len(most) - 1)] < self.need or self.hopeless(cost + self._relaxed(rest, left)):
             return
         if left == 0 or level == len(self.order):
             self._settle()

@@ -142,6 +142,14 @@ def test_it_is_linear_between_what_is_known_and_constant_beyond() -> None:
     assert lowered == pytest.approx([0.0, 0.0, 0.1, 0.3, 0.4, 0.5, 0.7])
 
 
+@pytest.mark.parametrize(("told", "by"), [((0.4, 0.4), (0.1, 0.3)), ((0.8, 0.4), (0.1, 0.3)), ((0.4, 0.8), (0.1,))])
+def test_shares_that_do_not_ascend_or_lack_a_correction_are_refused(
+    told: tuple[float, ...], by: tuple[float, ...]
+) -> None:
+    with pytest.raises(ValueError, match="ascending"):
+        Calibration(told=told, by=by, promises=50, retrainings=1)
+
+
 def test_equal_promises_are_corrected_alike() -> None:
     """Whatever the order in which they were given, as half of all people are promised 1."""
     rng = np.random.default_rng(0)

@@ -125,6 +125,33 @@ def test_rules_hold_in_the_homogeneous_form_too() -> None:
     assert ratio(row, known) == pytest.approx(ratio(point, known), rel=1e-2)
 
 
+def test_the_best_of_several_starts_is_taken_wherever_it_stands() -> None:
+    it, low, high = corrector(2, moments(0, 2), -9.0, 9.0), np.zeros(2), np.full(2, 7.77)
+
+    def worth(rows: Points) -> Float[np.ndarray, "n"]:
+        """1 at one start, 2 at the other, and nothing beside both."""
+        at_low, at_high = (rows == low).all(axis=1), (rows == high).all(axis=1)
+        return 1.0 * at_low + 2.0 * at_high
+
+    for starts in ([low, high], [high, low]):
+        found = it._by_single_moves(starts, worth=worth, miss=lambda rows: np.zeros(len(rows)))
+        assert found is not None
+        np.testing.assert_array_equal(found, high)
+
+
+def test_where_rules_forbid_every_start_the_nearest_legal_record_is_one() -> None:
+    rule = LinearRule("f0 + f1 <= 0.2", (1.0, 1.0, 0.0), 0.2)
+    actions = action_set(plane(3, low=-5.0, high=5.0), np.zeros(3), rules=(rule,))
+    it = Corrector(actions, moments(0, 3), CorrectionParams())
+    start = np.array([1.0, 0.0, 0.0])
+    found = it._by_single_moves(
+        [start], worth=lambda rows: -np.abs(rows - start).sum(axis=1), miss=lambda rows: np.zeros(len(rows))
+    )
+    assert found is not None
+    assert actions.contains(found[None])[0]
+    assert np.abs(found - start).sum() == pytest.approx(0.8, abs=1e-3)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_models_that_do_not_vary_leave_a_member_within_its_limit(seed: int) -> None:
     """The ratio has no bound there, and must not outweigh the limit."""

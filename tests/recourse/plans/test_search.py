@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.recourse.actions.action_set import action_set
+from app.recourse.actions.constraints import Constraints
 from app.recourse.certificate_params import CertificateParams
 from app.recourse.methods.copa import Margin
 from app.recourse.methods.dice import Hinge
@@ -64,6 +65,20 @@ def check_plan(found: RecourseResult) -> None:
 
 def value_of(objective: PlanObjective, X: Points) -> float:
     return float(objective.value(X[None])[0])
+
+
+@pytest.mark.parametrize(("cap", "free"), [(None, [True, True, True]), (2, [True, False, True])])
+def test_under_a_cap_only_numbers_that_have_changed_move(cap: int | None, free: list[bool]) -> None:
+    problem, _ = ask(plane(3, low=-5.0, high=5.0), lambda X: X.sum(axis=1) - 2.0, [0.0, 0.0, 0.0])
+    actions = action_set(plane(3, low=-5.0, high=5.0), np.zeros(3), constraints=Constraints(max_changes=cap))
+    objective = PlanObjective(
+        x0=np.zeros(3), validity=hinge(np.random.default_rng(0), 3), proximity_weight=1.0, diversity_weight=1.0,
+        sides=HalfSpaces(np.array([[1.0, 1.0, 1.0, 0.0]]), np.array([2.0])),
+    )  # fmt: skip
+    search = PlanSearch(replace(problem, action_set=actions), objective, 1)
+    start = np.array([0.4, 0.0, 1.0])
+    (moved,) = search._moved_numbers(np.array([[start]]), np.array([2.0, 0.5, 0.0]))
+    assert (moved[0] != start).tolist() == free
 
 
 # --- the objective ---------------------------------------------------------------------------------------------------

@@ -226,6 +226,17 @@ def test_a_search_stops_at_its_effort_and_says_so() -> None:
     assert moves is None or check(items, moves, 60.3, 30) > 0
 
 
+def test_the_price_of_a_use_settles_a_cap_in_few_branches() -> None:
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        items = [Item(gain, cost, 1.0, 1.0, 1.0) for gain, cost in rng.lognormal(size=(40, 2)).tolist()]
+        need = float(rng.uniform(0.3, 0.9)) * most_gain(items, 6)
+        moves, proven = cover(items, need, 6, 150)
+        assert proven
+        assert moves is not None
+        assert check(items, moves, need, 6) == pytest.approx(by_highs(items, need, 6), rel=2e-6)
+
+
 # --- cases with a known answer ---------------------------------------------------------------------------------------
 
 
