@@ -47,11 +47,12 @@ class PromisePhrases(InputPart):
         "If the model is trained again on the same records, at least {n} in 100 {models} accept at least one of these "
         "{ways} ways, and at least {all} accept all of them."
     )
-    holds: str = "It also holds if {far}; other changes may break it."
+    holds: str = "It also holds if {far}: {yes} of {tried} such models accept this; other changes may break it."
     """``{far}`` is one of `far`: the change that was tried, at full strength, which the fewest models withstand."""
-    holds_partly: str = "If {change}, it holds only up to a point."
+    holds_partly: str = "If {change}, it holds only up to a point: at worst, {yes} of {tried} such models accept this."
     """``{change}`` is one of `change`."""
-    holds_not: str = "It is not known to hold if {change}."
+    holds_not: str = "If {change}, it may not hold: at worst, {yes} of {tried} such models accept this."
+    """``{yes}`` of the ``{tried}`` models trained on records with the change that fewest withstand."""
     far: Mapping[str, str] = field(
         default_factory=lambda: {
             "weaker": "applicants get as weak as the weaker half of yours",
@@ -144,11 +145,13 @@ def _how_far(stressed: Mapping[str, Any] | None, phrases: PromisePhrases, labels
         return ""
     column, direction, limit = stressed["column"], stressed["direction"], stressed["holds_up_to"]
     kind = SPECIAL.get((column, direction), {"down": "low", "up": "high"}[direction])
-    words = {"column": labels.get(column, column.replace("_", " "))}
+    tried = stressed["models"]
+    accepting = {"yes": round(stressed["lowest"] * tried), "tried": tried}
+    words = accepting | {"column": labels.get(column, column.replace("_", " "))}
     if limit is not None and limit >= stressed["curve"][-1]["strength"]:
-        return _filled(phrases.holds, {"far": _filled({**ENGLISH.far, **phrases.far}[kind], words)})
+        return _filled(phrases.holds, words | {"far": _filled({**ENGLISH.far, **phrases.far}[kind], words)})
     sentence = phrases.holds_not if limit is None else phrases.holds_partly
-    return _filled(sentence, {"change": _filled({**ENGLISH.change, **phrases.change}[kind], words)})
+    return _filled(sentence, words | {"change": _filled({**ENGLISH.change, **phrases.change}[kind], words)})
 
 
 def _models(future: Mapping[str, Any], phrases: PromisePhrases) -> str:

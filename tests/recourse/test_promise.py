@@ -14,7 +14,8 @@ LANGUAGES = {"page": ENGLISH} | {
     tag: language.promise for tag, language in Templates.read("general", None, "en").languages.items()
 }
 SHARE = re.compile(r"(in|of|von) 100\b[^.`;]*\b(models|Modellen)\b[^.`;]*\b(accept|say|do|nehmen)\b[^.]*")
-OTHERS = "other changes may break it."
+OTHERS = "11 of 12 such models accept this; other changes may break it."
+AT_WORST = "at worst, 11 of 12 such models accept this."
 CONDITION = re.compile(r"\b(if|wenn|whether)\b", re.IGNORECASE)
 
 
@@ -24,7 +25,9 @@ def future(low: float = 0.8438, high: float = 0.99, **changes: Any) -> dict[str,
 
 def stressed(limit: float | None, column: str = "@score", direction: str = "down") -> dict[str, Any]:
     curve = [{"strength": s, "share": 0.9} for s in (0.0, 0.25, 0.5, 1.0)]
-    return {"holds_up_to": limit, "column": column, "direction": direction, "curve": curve}
+    return {
+        "holds_up_to": limit, "column": column, "direction": direction, "curve": curve, "lowest": 0.9167, "models": 12,
+    }  # fmt: skip
 
 
 def test_the_lower_end_is_said_with_its_condition() -> None:
@@ -50,12 +53,12 @@ def test_where_nothing_can_be_promised_no_share_is() -> None:
 @pytest.mark.parametrize(
     ("column", "limit", "said"),
     [
-        ("@score", 1.0, f"It also holds if applicants get as weak as the weaker half of yours; {OTHERS}"),
-        ("@score", 0.5, "If applicants get weaker, it holds only up to a point."),
-        ("@score", None, "It is not known to hold if applicants get weaker."),
-        ("@label", 1.0, f"It also holds if the odds of a good outcome halve; {OTHERS}"),
-        ("income", 1.0, f"It also holds if applicants get like the half of yours with the lowest income; {OTHERS}"),
-        ("income", None, "It is not known to hold if low values of income get more frequent."),
+        ("@score", 1.0, f"It also holds if applicants get as weak as the weaker half of yours: {OTHERS}"),
+        ("@score", 0.5, f"If applicants get weaker, it holds only up to a point: {AT_WORST}"),
+        ("@score", None, f"If applicants get weaker, it may not hold: {AT_WORST}"),
+        ("@label", 1.0, f"It also holds if the odds of a good outcome halve: {OTHERS}"),
+        ("income", 1.0, f"It also holds if applicants get like the half of yours with the lowest income: {OTHERS}"),
+        ("income", None, f"If low values of income get more frequent, it may not hold: {AT_WORST}"),
     ],
 )
 def test_how_far_it_holds_is_said_and_not_how_likely_that_is(column: str, limit: float | None, said: str) -> None:
