@@ -111,18 +111,18 @@ class Notice(AnswerPart):
     accepted: bool
     """Neither of both where the model was not asked in time."""
     unseen: bool
-    """Whether values of the application are unlike all in the records of the model, which may decide less reliably."""
+    """Whether values are unlike all in the records of the model."""
     precluded: bool
     """Whether it is proven that the model refuses every record that the applicant could reach."""
     accepts_some: bool
     """Whether there is no way, but today's model accepts a change, which does not withstand what the request asks
     for."""
     limited: bool
-    """Whether the request rules changes out that the applicant could make otherwise."""
+    """Whether the request rules changes out."""
     left_out: tuple[str, ...]
     """Features among these that no change was to concern."""
     reach_until: str | None
-    """Date until which a change had to be made to be looked for; null where the model says nothing of time."""
+    """Date by which a change had to be possible; null where the model says nothing of time."""
     probability: str | None
     """The model's probability of the favourable outcome today."""
     threshold: str | None
@@ -151,13 +151,13 @@ class Notice(AnswerPart):
     together: str | None
     """What can be promised of several ways together, at least one of them first; null for one, and as for a way."""
     in_time: bool
-    """Whether there is a way that takes no longer than the answer is valid."""
+    """Whether one takes no longer than the answer is valid."""
     some_late: bool
     """Whether one takes longer."""
     aged: bool
     """Whether time itself changes something in the application until a way ends that is not late."""
     valid_until: str
-    """Date until which the answer is intended to hold; earlier than it expires where a backtest by date says so."""
+    """Date until which the answer is to hold; earlier than it expires where a backtest says so."""
 
 
 def _names(record: Any) -> set[str]:
