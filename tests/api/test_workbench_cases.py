@@ -1,5 +1,7 @@
 """A caseworker's way through the page: find a case by reference, see it, record its letter as sent, decide again."""
 
+import re
+from html import unescape
 from typing import Any
 
 import httpx
@@ -65,7 +67,7 @@ def test_a_letter_is_found_seen_and_recorded_as_sent_in_five_clicks(workbench: O
     page.click("#letter-close")
     assert "by post, to Ms Ada Example" in text(page, "#sent")
     page.click("#sent summary")
-    assert "Ms Ada Example" in text(page, "#sent pre")
+    assert "Ms Ada Example" in text(page, "#sent .letter")
     assert violations(page) == []
 
 
@@ -156,7 +158,7 @@ def test_with_a_key_the_letter_prints_here_and_the_case_file_is_downloaded(workb
 
 @pytest.mark.slow
 def test_a_case_fits_a_phone(workbench: Open, demo: Running) -> None:
-    store(demo, "narrow")
+    recourse_id = store(demo, "narrow")
     page = workbench()
     page.set_viewport_size({"width": 390, "height": 800})
     find(page, "narrow")
@@ -166,3 +168,10 @@ def test_a_case_fits_a_phone(workbench: Open, demo: Running) -> None:
     assert page.evaluate("() => document.documentElement.scrollWidth") == 390
     box = page.locator("#letter").bounding_box()
     assert box["width"] <= 390
+    # Paragraphs are as the letter has them, and their lines as the browser breaks them.
+    letter = httpx.get(f"{demo.url}/recourse/{recourse_id}/notice?format=html", timeout=60).text
+    paragraphs = [unescape(one) for one in re.findall(r"<p>([^<]*)</p>", letter)]
+    assert max(map(len, paragraphs)) > 100
+    shown = page.locator("#letter-text > *").evaluate_all("(parts) => parts.map((part) => part.textContent)")
+    assert [one for one in paragraphs if one not in shown] == []
+    assert page.locator("#letter-text").evaluate("(text) => text.scrollWidth - text.clientWidth") == 0

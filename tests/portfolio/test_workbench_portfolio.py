@@ -33,7 +33,7 @@ def test_a_report_is_started_listed_opened_and_kept(desk: Open, tmp_path: Path) 
     page.wait_for_selector("#reports >> text=No reports yet.")
     page.click("#report")
     page.wait_for_selector("#report-job progress")
-    page.wait_for_selector("#reports >> text=Succeeded", timeout=120_000)
+    page.wait_for_selector("#reports >> text=Done", timeout=120_000)
     assert page.locator("#reports li").count() == 1
     assert page.locator("#report-job progress").count() == 0
     with page.expect_popup() as opened:
@@ -45,7 +45,7 @@ def test_a_report_is_started_listed_opened_and_kept(desk: Open, tmp_path: Path) 
     result = json.loads((tmp_path / "report.json").read_text())
     assert (result["model"]["id"], result["source"]["records"]) == ("loan", 200)
     page.reload()
-    page.wait_for_selector("#reports >> text=Succeeded")
+    page.wait_for_selector("#reports >> text=Done")
 
 
 def test_a_problem_is_shown(desk: Open) -> None:

@@ -1,29 +1,91 @@
-// @ts-check
-/** An answer to the question: changes that lead to a yes, a yes already, or why no way was found. */
+/** An answer: why the model says no, changes that lead to a yes or why none was found, and terms that would do. */
 
-import { futureEntry } from "./certificate.js";
+import { fetchJson } from "./api.js";
+import { followBounds, futureEntry, promise, promisedCell } from "./certificate.js";
 import { chance, scale } from "./decision.js";
-import { $, fill, h } from "./dom.js";
-import { counted, formatDate, formatNumber, formatShort, inHundred } from "./format.js";
-import { readyFutures } from "./future.js";
+import { $, button, fill, h, table } from "./dom.js";
+import { counted, formatDate, formatNumber, formatShort, formatValue, inHundred, readable } from "./format.js";
+import { workButton } from "./jobs.js";
 import { storeForm } from "./ledger.js";
-import { offerPart } from "./offers.js";
-import { followBounds } from "./plan.js";
-import { reasonsPart } from "./reasons.js";
-import { featureNamed } from "./state.js";
-import { changeList } from "./steps.js";
-import { waysParts, waysTitle } from "./ways.js";
+import { offersRequest } from "./request.js";
+import { featureNamed, futureNoun } from "./state.js";
+import { changeList, waysParts, waysTitle } from "./ways.js";
 
-/** @import { Asked, Relaxation, Wish } from "./types.d.ts" */
+/** What lowered the score most, whether or not the person can change it; null where that was not asked for. */
+const reasonsPart = (reasons) =>
+  reasons &&
+  h(
+    "section.reasons",
+    { "aria-labelledby": "reasons-title" },
+    h("h3", { id: "reasons-title" }, "Why the model says no"),
+    reasons.detail && h("p.hint", reasons.detail),
+    reasons.reasons.length > 0 && h("ol", ...reasons.reasons.map(reasonItem)),
+    reasons.against &&
+      h("p.hint", `Shares of all that counts against the applicant, compared with ${reasons.against.text}.`),
+  );
 
-/**
- * @typedef {object} Actions of the buttons in an answer
- * @property {(relaxation: Relaxation) => void} removeLimit
- * @property {() => void} takeLonger
- * @property {(wish: Wish) => void} wish
- */
+function reasonItem({ feature: name, code, text, value, reference, share, contribution }) {
+  const feature = featureNamed(name);
+  const style = { "--share": `${100 * share}%` };
+  // A value may be usual and lower the score all the same.
+  const usual = value === reference ? "" : `usual: ${feature && formatValue(feature, reference)}`;
+  const own = feature && formatValue(feature, value);
+  return h(
+    "li",
+    h("b", text),
+    feature && h("p.hint", [!text.endsWith(`: ${own}`) && own, usual].filter(Boolean).join("; ")),
+    h(
+      "p.part-of",
+      { title: specialists(code, contribution) },
+      h("span.share.poor", { "aria-hidden": "true", style }, h("i")),
+      `${Math.round(100 * share)}%`,
+      h("span.unseen", " of what counts against the applicant"),
+    ),
+  );
+}
 
-/** @param {any} answer @param {Asked} asked the request behind it @param {Actions} actions */
+/** @param contribution to the score; null where the key may not read it */
+const specialists = (code, contribution) =>
+  [code && `Code ${code}`, contribution !== null && `${formatShort(contribution)} of the score`]
+    .filter(Boolean)
+    .join("; ");
+
+/** The best offer of an answer, and a button for all. @param body of its request */
+function offerPart({ offer }, body) {
+  if (!offer) return null;
+  const place = h("div");
+  const show = async () =>
+    place.replaceChildren(...offersTable(await fetchJson("recourse/offers", { body: offersRequest(body) })));
+  return h(
+    "section.note",
+    { id: "offer", "aria-labelledby": "offer-title" },
+    h("h4", { id: "offer-title" }, "Other terms would do, with nothing else changed"),
+    h("p", offer.text),
+    promise(offer.future),
+    workButton("Show all terms", place, show, { id: "offers" }),
+    place,
+  );
+}
+
+function offersTable({ offers, detail, warnings }) {
+  if (offers.length === 0) return [h("p", detail)];
+  const features = Object.keys(offers[0].terms).map(featureNamed);
+  const future = offers[0].future;
+  const sure =
+    future && `${readable(futureNoun(future.source))} that accept this if applicants stay as they are, of 100`;
+  const heads = [...features.map(({ label }) => label), ...(future ? [sure] : [])];
+  const rows = offers.map((one) => [
+    ...features.map((feature) => formatValue(feature, one.terms[feature.name])),
+    ...(future ? [promisedCell(one.future)] : []),
+  ]);
+  const names = {
+    label: "Terms that the model accepts",
+    caption: "Terms with which the model says yes, the best first",
+  };
+  return [table(names, heads, rows), ...warnings.map((text) => h("p.hint", text))];
+}
+
+/** @param asked the request behind it */
 export function showAnswer(answer, asked, actions) {
   $("answer-body").classList.remove("outdated");
   fill(
@@ -39,38 +101,35 @@ export function showAnswer(answer, asked, actions) {
   if (bounds?.status === "pending") followBounds(bounds.job);
 }
 
-/** For a reviewer: a refusal that other trainings of the model would not give. @param {any} future */
+/** For a reviewer: a refusal that other trainings of the model would not give. */
 const secondLook = (future) =>
   future?.look_again &&
   h(
     "div.note",
     { id: "second-look" },
-    h("b", {}, "Look at this case again: "),
+    h("b", "Look at this case again: "),
     `${Math.round(future.accepted * future.models)} of ${future.models} models of other trainings accept this ` +
       "applicant as they are. The letter does not say so.",
   );
 
-/** @param {any} answer @param {any} body of the request @param {Actions} actions @returns {any[]} */
 function answerParts(answer, body, actions) {
   const offer = offerPart(answer, body);
   const reasons = reasonsPart(answer.reasons);
   if (answer.status === "found")
     return [
       ...waysTitle(answer),
-      h("div.answered", {}, reasons, h("div.ways-part", {}, ...waysParts(answer, actions.wish))),
+      h("div.answered", reasons, h("div.ways-part", ...waysParts(answer, actions.wish))),
       offer,
     ];
   if (answer.status === "not_found") return [...notFoundParts(answer, actions), offer, reasons];
-  return [h("h3", {}, "The model already says yes. Nothing needs to change."), scale(answer.factual.probability)];
+  return [h("h3", "The model already says yes. Nothing needs to change."), scale(answer.factual.probability)];
 }
 
-/** @param {any} answer @param {Actions} actions */
 const notFoundParts = ({ detail, reason, relax, nearest }, actions) => [
-  h("h3", {}, "No way to a yes was found"),
-  h("p", {}, detail),
+  h("h3", "No way to a yes was found"),
+  h("p", detail),
   relax && obstacleNote(relax, () => actions.removeLimit(relax)),
-  reason === "deadline" &&
-    h("button", { type: "button", onclick: actions.takeLonger }, "Search for up to a minute in the background"),
+  reason === "deadline" && button("Search for up to a minute in the background", actions.takeLonger),
   nearest && nearestParts(nearest),
 ];
 
@@ -84,46 +143,32 @@ const OBSTACLES = {
   must_include: "has to change as you said",
 };
 
-/** The constraint whose removal helps most. @param {Relaxation} relax @param {() => void} remove */
+/** The constraint whose removal helps most. */
 function obstacleNote({ constraint, feature, sufficient, text }, remove) {
   const label = featureNamed(feature)?.label ?? feature;
   const limits = {
     max_changes: `no more than ${counted(Number($("most").value), "thing")} may change`,
     horizon_months: `the time. ${text.replace(/\.$/, "")}`,
   };
-  const limit =
-    limits[/** @type {"max_changes"} */ (constraint)] ??
-    `${feature === null ? "what" : `“${label}”`} ${OBSTACLES[/** @type {"bounds"} */ (constraint)]}`;
+  const limit = limits[constraint] ?? `${feature === null ? "what" : `“${label}”`} ${OBSTACLES[constraint]}`;
   return h(
     "div.note",
-    {},
-    h(
-      "p",
-      {},
-      h("b", {}, "The limit that blocks most: "),
-      `${limit}.`,
-      !sufficient && " Removing it alone may not be enough.",
-    ),
-    h(
-      "button",
-      { type: "button", id: "allow", onclick: remove },
-      constraint === "horizon_months" ? "Allow ten years and ask again" : "Remove this limit and ask again",
-    ),
+    h("p", h("b", "The limit that blocks most: "), `${limit}.`, !sufficient && " Removing it alone may not be enough."),
+    button(`${constraint === "horizon_months" ? "Allow ten years" : "Remove this limit"} and ask again`, remove, {
+      id: "allow",
+    }),
   );
 }
 
-/** @param {any} nearest */
 const nearestParts = (nearest) =>
   h(
     "div",
-    {},
-    h("h4", {}, "The closest record that was tried"),
+    h("h4", "The closest record that was tried"),
     changeList(nearest.changes),
-    h("p.hint", {}, shortfallText(nearest)),
-    nearest.future && h("dl.certificate", {}, ...futureEntry(nearest.future, readyFutures()?.agreement ?? null)),
+    h("p.hint", shortfallText(nearest)),
+    nearest.future && h("dl.certificate", ...futureEntry(nearest.future)),
   );
 
-/** What the closest record lacks. @param {any} nearest */
 function shortfallText({ favourable, future, ...decision }) {
   if (!favourable) return `The model still says no: ${chance({ favourable, ...decision })}.`;
   if (future && future.asked !== null)
@@ -131,12 +176,10 @@ function shortfallText({ favourable, future, ...decision }) {
   return "The model accepts this record, but it does not meet the method’s own requirement.";
 }
 
-/** @param {string[]} warnings */
 const warningNote = (warnings) =>
-  warnings.length > 0 &&
-  h("div.note.warn", {}, h("b", {}, "Please note"), h("ul", {}, ...warnings.map((text) => h("li", {}, text))));
+  warnings.length > 0 && h("div.note.warn", h("b", "Please note"), h("ul", ...warnings.map((text) => h("li", text))));
 
-/** How the answer was computed. @param {any} answer */
+/** How the answer was computed. */
 function provenance({ id, model, method, surrogate, diagnostics, seed, expires_at: expires }) {
   const { model_calls: calls, model_rows: rows, elapsed_ms: elapsed } = diagnostics;
   const parameters = Object.entries(method).map(([name, value]) =>
@@ -157,8 +200,7 @@ function provenance({ id, model, method, surrogate, diagnostics, seed, expires_a
   ].filter(Boolean);
   return h(
     "details.workings",
-    {},
-    h("summary", {}, "For specialists: how this was computed"),
-    h("dl", {}, ...entries.flatMap(([term, text]) => [h("dt", {}, term), h("dd", {}, text)])),
+    h("summary", "For specialists: how this was computed"),
+    h("dl", ...entries.flatMap(([term, text]) => [h("dt", term), h("dd", text)])),
   );
 }

@@ -1,32 +1,65 @@
-// @ts-check
-/** Requests to the public API, with the API key; errors are problem documents (RFC 9457). */
+/**
+ * Requests to the public API. Errors are problem documents (RFC 9457). A key is asked for when a request needs one, and
+ * kept in this tab's session only.
+ */
 
-import { enterKey, storedKey } from "./key.js";
+import { $, download } from "./dom.js";
+
+const KEY = "recourse-api-key";
+
+export const storedKey = () => sessionStorage.getItem(KEY);
+
+export function forgetKey() {
+  sessionStorage.removeItem(KEY);
+  location.reload();
+}
+
+let pending = null;
+
+/**
+ * Let the reader enter a key. Requests that need one at the same time share one dialog.
+ * @param reason shown in the dialog
+ * @param refused the key that the service refused; another one may have been entered since
+ * @returns whether there is a key to try
+ */
+function enterKey(reason, refused) {
+  if (pending === null && storedKey() !== refused) return Promise.resolve(true);
+  pending ??= new Promise((resolve) => {
+    const close = (entered) => {
+      if (entered) sessionStorage.setItem(KEY, $("key-value").value.trim());
+      $("key-value").value = "";
+      $("key").onclose = null;
+      $("key").close();
+      $("forget").hidden = !entered;
+      pending = null;
+      resolve(entered);
+    };
+    $("key-reason").textContent = reason;
+    $("key-form").onsubmit = (event) => (event.preventDefault(), close(true));
+    $("key-cancel").onclick = () => close(false);
+    $("key").onclose = () => close(false);
+    $("key").showModal();
+  });
+  return pending;
+}
 
 /** Of the service, also where it is served below a path. */
 const ROOT = new URL(".", document.baseURI);
 
 /** A problem document, or a similar one where the service cannot be reached. */
 export class Problem extends Error {
-  /** @param {any} document */
   constructor(document) {
     super(document.detail || document.title);
     this.document = document;
   }
 }
 
-/** Whether a request ended because a later one replaced it. @param {any} error */
+/** Whether a request ended because a later one replaced it. */
 export const isAborted = (error) => error.name === "AbortError";
 
 /**
- * @typedef {{body?: any, method?: string, prefer?: string, signal?: AbortSignal, headers?: Record<string, string>}}
- *   Options
- */
-
-/**
  * Send a request; once more with a key if the service requires one.
- * @param {string} path @param {Options} options
- * @returns {Promise<Response>} a successful response
+ * @returns a successful response
  * @throws {Problem}
  */
 export async function send(path, options = {}) {
@@ -39,7 +72,6 @@ export async function send(path, options = {}) {
   throw problem;
 }
 
-/** @param {string} path @param {Options} options @param {string | null} key */
 function attempt(path, { body, method, prefer, signal, headers = {} }, key) {
   return fetch(new URL(path.replace(/^\//, ""), ROOT), {
     method: method ?? (body === undefined ? "GET" : "POST"),
@@ -58,5 +90,10 @@ function attempt(path, { body, method, prefer, signal, headers = {} }, key) {
   });
 }
 
-/** Send a request and read its JSON. @param {string} path @param {Options} [options] @returns {Promise<any>} */
+/** Open a page in a tab of its own; it is downloaded where that tab could not send the key. */
+export async function openPage(path, name) {
+  if (!storedKey()) open(path, "_blank", "noopener");
+  else download(await (await send(path)).blob(), name);
+}
+
 export const fetchJson = async (path, options) => (await send(path, options)).json();

@@ -1,17 +1,50 @@
-// @ts-check
-/** The form of the applicant: one field for each feature, with its faults. */
+/** The form of the applicant, and typed numbers beside it: what is wrong is said at its field, and nothing is sent. */
 
 import { $, h } from "./dom.js";
 import { rangeText, statesOf } from "./feature.js";
-import { counted, formatValue, meaningOf } from "./format.js";
+import { counted, formatNumber, formatValue, meaningOf } from "./format.js";
 import { baseFeatures } from "./state.js";
 
-/** @import { Applicant, Feature, Value } from "./types.d.ts" */
+/** @returns what is wrong with a typed number; empty if nothing is */
+function typedFault({ validity, min, max, step }) {
+  const [low, high] = [min, max].map((end) => end !== "" && formatNumber(Number(end)));
+  const range = low && high ? `from ${low} to ${high}` : low ? `that is at least ${low}` : `that is at most ${high}`;
+  if (validity.badInput) return "Type a number.";
+  if (validity.valueMissing || validity.rangeUnderflow || validity.rangeOverflow) return `Type a number ${range}.`;
+  return validity.stepMismatch && step === "1" ? "Type a whole number." : "";
+}
+
+/** Show what is wrong with a typed number, or that nothing is. @returns whether it is right */
+export function checkTyped(input) {
+  const fault = typedFault(input);
+  const place = input.closest(".field, .typed, .chip") ?? input.parentElement;
+  const shown = place.querySelector(":scope > .fault");
+  if (fault === "") shown?.remove();
+  else if (shown) shown.textContent = fault;
+  else place.append(h("span.fault.hint", { role: "alert" }, fault));
+  input.setAttribute("aria-invalid", String(fault !== ""));
+  return fault === "";
+}
+
+/** The typed numbers with a fault, apart from the applicant's. */
+export const faultyTyped = () =>
+  [...document.querySelectorAll("#view-one [type=number][aria-invalid=true]")].filter(
+    (input) => !input.closest("#fields"),
+  );
+
+export function watchTyped() {
+  addEventListener(
+    "input",
+    ({ target }) => target.type === "number" && !target.closest("#fields") && checkTyped(target),
+    { capture: true },
+  );
+}
+
+// --- the form of the applicant: one field for each feature, with its faults ---
 
 /** Of the option for a missing category. */
 const NONE = "missing";
 
-/** @param {Feature} feature @param {(feature: Feature) => void} onChange */
 export function applicantField(feature, onChange) {
   const id = `f-${feature.name}`;
   const common = {
@@ -24,19 +57,16 @@ export function applicantField(feature, onChange) {
   const input = feature.derived !== null ? h("output", common) : control(feature, common);
   return h(
     "div.field",
-    {},
     h("label", { for: id }, feature.label),
     h(
       "div.entry",
-      {},
-      feature.unit && !feature.categories ? h("span.with-unit", {}, input, h("span", {}, feature.unit)) : input,
+      feature.unit && !feature.categories ? h("span.with-unit", input, h("span", feature.unit)) : input,
       !feature.categories && stateBoxes(feature, onChange),
     ),
     h("p.hint", { id: `${id}-hint` }, rangeText(feature)),
   );
 }
 
-/** @param {Feature} feature @param {Record<string, any>} common attributes */
 function control(feature, common) {
   const { categories, missing, type } = feature;
   if (categories) {
@@ -54,17 +84,17 @@ function control(feature, common) {
   });
 }
 
-/** What a number may be instead of a quantity, to be ticked. @param {Feature} feature @param {(f: Feature) => void} onChange */
+/** What a number may be instead of a quantity, to be ticked. */
 function stateBoxes(feature, onChange) {
   const states = feature.derived === null ? statesOf(feature) : [];
-  const box = (/** @type {Value} */ value, /** @type {number} */ i) => {
-    const tick = (/** @type {any} */ { target }) => {
+  const box = (value, i) => {
+    const tick = ({ target }) => {
       setValue(feature, target.checked ? value : undefined);
       showFault(feature);
       onChange(feature);
     };
     const input = h("input", { type: "checkbox", id: `f-${feature.name}-state-${i}`, onchange: tick });
-    return h("label", {}, input, h("span", {}, formatValue(feature, value)));
+    return h("label", input, h("span", formatValue(feature, value)));
   };
   return (
     states.length > 0 &&
@@ -72,10 +102,9 @@ function stateBoxes(feature, onChange) {
   );
 }
 
-/** The state that is ticked. @param {Feature} feature @returns {Value | undefined} */
 const stateOf = (feature) => statesOf(feature).find((_, i) => $(`f-${feature.name}-state-${i}`)?.checked);
 
-/** The value of a field; undefined where nothing is entered. @param {Feature} feature @returns {Value | undefined} */
+/** The value of a field; undefined where nothing is entered. */
 export function valueOf(feature) {
   const { name, categories } = feature;
   const { value } = $(`f-${name}`);
@@ -85,12 +114,12 @@ export function valueOf(feature) {
   return value === "" ? undefined : Number(value);
 }
 
-/** @param {Feature} feature @param {Value | undefined} value undefined for none */
+/** @param value undefined for none */
 function setValue(feature, value) {
   const { name, categories } = feature;
   const field = $(`f-${name}`);
   if (categories) {
-    field.value = value === undefined ? "" : value === null ? NONE : categories.indexOf(/** @type {any} */ (value));
+    field.value = value === undefined ? "" : value === null ? NONE : categories.indexOf(value);
     return;
   }
   const states = statesOf(feature);
@@ -101,7 +130,7 @@ function setValue(feature, value) {
 
 export const EMPTY = "needs a value";
 
-/** What is wrong with a field; empty if nothing is. @param {Feature} feature */
+/** What is wrong with a field; empty if nothing is. */
 export function faultOf(feature) {
   const value = valueOf(feature);
   if ($(`f-${feature.name}`).validity.badInput) return numberText(feature);
@@ -109,10 +138,9 @@ export function faultOf(feature) {
   return typeof value !== "number" || meaningOf(feature, value) !== undefined ? "" : valueFault(feature, value);
 }
 
-/** What a number must be. @param {Feature} feature */
 export const numberText = ({ type }) => (type === "integer" ? "must be a whole number" : "must be a number");
 
-/** What is wrong with a number; empty if nothing is. @param {Feature} feature @param {number} value */
+/** What is wrong with a number; empty if nothing is. */
 export function valueFault(feature, value) {
   const { type, min, max } = feature;
   if (type === "integer" && !Number.isInteger(value)) return numberText(feature);
@@ -121,7 +149,6 @@ export function valueFault(feature, value) {
   return "";
 }
 
-/** Show what is wrong with a field in place of its hint. @param {Feature} feature @param {boolean} [required] */
 function showFault(feature, required = false) {
   const fault = faultOf(feature);
   const shown = fault !== "" && (required || fault !== EMPTY);
@@ -131,13 +158,12 @@ function showFault(feature, required = false) {
   hint.classList.toggle("fault", shown);
 }
 
-/** @returns {Feature[]} those whose fields are empty or wrong */
+/** @returns those whose fields are empty or wrong */
 export const faultyFeatures = () => baseFeatures().filter(faultOf);
 
-/** @param {number} count of faulty fields */
 export const faultText = (count) => `${counted(count, "field")} to fill in or correct.`;
 
-/** Show every fault, missing values too. @returns {Feature[]} the faulty features; the first one has the focus */
+/** Show every fault, missing values too. @returns the faulty features; the first one has the focus */
 export function checkApplicant() {
   for (const feature of baseFeatures()) showFault(feature, true);
   const faulty = faultyFeatures();
@@ -145,11 +171,9 @@ export function checkApplicant() {
   return faulty;
 }
 
-/** The record that is sent. @returns {Applicant} */
-export const applicant = () =>
-  Object.fromEntries(baseFeatures().map((feature) => [feature.name, /** @type {Value} */ (valueOf(feature))]));
+export const applicant = () => Object.fromEntries(baseFeatures().map((feature) => [feature.name, valueOf(feature)]));
 
-/** @param {Applicant} record where it has no value, the field is empty */
+/** @param record where it has no value, the field is empty */
 export function fillApplicant(record) {
   for (const feature of baseFeatures()) {
     setValue(feature, record[feature.name]);

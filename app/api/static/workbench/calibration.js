@@ -1,26 +1,18 @@
-// @ts-check
 /** Calibration: what was promised about future models against what the next version of the model kept. */
 
 import { fetchJson } from "./api.js";
 import { axes, intervalBar } from "./curve.js";
-import { $, fill, h, scrollingTable, svg } from "./dom.js";
+import { $, fill, h, table, svg } from "./dom.js";
 import { counted, formatNumber, formatShort, inHundred, outOfHundred, readable } from "./format.js";
-import { problemNote } from "./problem.js";
+import { problemNote } from "./jobs.js";
 import { chosenModel } from "./state.js";
 
 const NONE =
   "Nothing to compare yet: it needs stored answers that say what retrained models will do, and a newer version of the " +
   "model in use.";
 
-/** Of 100. */
 const TICKS = [0, 25, 50, 75, 100];
 
-/**
- * @typedef {{told: [number, number], promises: number, mean_told: number, kept: number, interval: [number, number]}} Bin
- *   promises of about the same probability
- */
-
-/** @type {any} the calibration on the page */
 let shown = null;
 
 /** Show the calibration of the chosen model; it reads the whole ledger, so not before the reader looks at promises. */
@@ -36,15 +28,14 @@ export async function loadCalibration() {
   }
 }
 
-/** @param {any} found */
 function offerCalibration(found) {
   if (found.bins.length === 0) {
-    fill("reliability", h("p.hint", {}, NONE), ...backtest(found));
+    fill("reliability", h("p.hint", NONE), ...backtest(found));
     return;
   }
   shown = found;
   const methods = found.methods.length > 1 ? found.methods : [];
-  const options = methods.map((/** @type {any} */ { method }) => h("option", { value: method }, readable(method)));
+  const options = methods.map(({ method }) => h("option", { value: method }, readable(method)));
   fill("calibrated", h("option", { value: "" }, "All methods"), ...options);
   $("calibrated").closest(".row").hidden = methods.length === 0;
   drawCalibration();
@@ -54,16 +45,16 @@ function offerCalibration(found) {
 export function drawCalibration() {
   if (!shown) return;
   const method = $("calibrated").value;
-  const part = shown.methods.find((/** @type {any} */ one) => one.method === method) ?? shown;
+  const part = shown.methods.find((one) => one.method === method) ?? shown;
   const caption =
     "Each point is a row of the table; its bar is the 95% confidence interval. On the dashed line, as many promises were " +
     "kept as was promised; below it, fewer.";
-  const figure = h("figure", {}, h("figcaption.hint", {}, caption));
-  fill("reliability", h("p", {}, ...summary(part)), h("div.beside", {}, figure, table(part.bins)), ...backtest(shown));
+  const figure = h("figure", h("figcaption.hint", caption));
+  fill("reliability", h("p", ...summary(part)), h("div.beside", figure, keptTable(part.bins)), ...backtest(shown));
   figure.prepend(drawing(part.bins, figure.clientWidth));
 }
 
-/** @param {any} part of the calibration: all, or one method */
+/** @param part of the calibration: all, or one method */
 function summary({ promises, mean_told: told, kept }) {
   const { pending, correction } = shown;
   return [
@@ -74,7 +65,6 @@ function summary({ promises, mean_told: told, kept }) {
   ].filter(Boolean);
 }
 
-/** @param {Bin[]} bins @param {number} room in pixels */
 function drawing(bins, room) {
   const { x, y, drawing } = axes(TICKS, ["promised, of 100", "kept, of 100"], room);
   drawing.append(
@@ -85,43 +75,37 @@ function drawing(bins, room) {
   return drawing;
 }
 
-/** The calibration as a table. @param {Bin[]} bins */
-function table(bins) {
-  const heads = ["Promised, of 100", "Promises", "Promised on average", "Kept, of 100", "95% interval, of 100"];
-  const rows = bins.map(({ told: [low, high], promises, mean_told: mean, kept, interval }) =>
-    h(
-      "tr",
-      {},
-      h("th", { scope: "row" }, `${Math.round(100 * low)} to ${Math.round(100 * high)}`),
-      h("td", {}, formatNumber(promises)),
-      h("td", {}, outOfHundred(mean)),
-      h("td", {}, outOfHundred(kept)),
-      h("td", {}, interval.map((end) => formatShort(100 * end)).join(" to ")),
-    ),
-  );
-  const names = { label: "Promised and kept as a table", caption: "Promised against kept" };
-  return scrollingTable("table", names, heads, rows);
+const interval = ([low, high]) => `${formatShort(100 * low)} to ${formatShort(100 * high)}`;
+
+const INTERVAL = "95% interval, of 100";
+
+function keptTable(bins) {
+  const heads = ["Promised, of 100", "Promises", "Promised on average", "Kept, of 100", INTERVAL];
+  const rows = bins.map((bin) => [
+    bin.told.map((end) => Math.round(100 * end)).join(" to "),
+    formatNumber(bin.promises),
+    outOfHundred(bin.mean_told),
+    outOfHundred(bin.kept),
+    interval(bin.interval),
+  ]);
+  return table({ label: "Promised and kept as a table", caption: "Promised against kept" }, heads, rows);
 }
 
-/** What models of later dates kept of answers at earlier dates of the records. @param {any} found the calibration */
+/** What models of later dates kept of answers at earlier dates of the records. */
 function backtest({ backtest: entries, backtest_detail: why }) {
-  if (entries.length === 0) return why ? [h("p.hint", {}, `No backtest: ${why}`)] : [];
-  const heads = ["Asked for, of 100", "Months later", "Answers", "Promised, of 100", "Kept, of 100", "95% interval, of 100"];
-  const rows = entries.map((/** @type {any} */ { asked, months, promises, promised, kept, interval: [low, high] }) =>
-    h(
-      "tr",
-      {},
-      h("th", { scope: "row" }, asked === null ? "nothing" : formatShort(100 * asked)),
-      h("td", {}, formatNumber(months)),
-      h("td", {}, formatNumber(promises)),
-      h("td", {}, outOfHundred(promised)),
-      h("td", {}, outOfHundred(kept)),
-      h("td", {}, `${formatShort(100 * low)} to ${formatShort(100 * high)}`),
-    ),
-  );
+  if (entries.length === 0) return why ? [h("p.hint", `No backtest: ${why}`)] : [];
+  const heads = ["Asked for, of 100", "Months later", "Answers", "Promised, of 100", "Kept, of 100", INTERVAL];
+  const rows = entries.map((entry) => [
+    entry.asked === null ? "nothing" : formatShort(100 * entry.asked),
+    formatNumber(entry.months),
+    formatNumber(entry.promises),
+    outOfHundred(entry.promised),
+    outOfHundred(entry.kept),
+    interval(entry.interval),
+  ]);
   const text =
     "Answers that could have been given at earlier dates of the records, and how many of them the models trained later " +
     "accepted:";
   const names = { label: "Backtest by date", caption: "What later models kept of earlier answers" };
-  return [h("p", {}, text), scrollingTable("table", names, heads, rows)];
+  return [h("p", text), table(names, heads, rows)];
 }

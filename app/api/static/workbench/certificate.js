@@ -1,12 +1,20 @@
-// @ts-check
 /** The certificate of a counterfactual: what future models say; for specialists, its bounds under shift and noise. */
 
+import { fetchJson } from "./api.js";
 import { axes } from "./curve.js";
-import { h, svg } from "./dom.js";
-import { confidence, formatNumber, formatShort, inHundred, lowerBound, outOfHundred } from "./format.js";
-import { futureSource, stressName } from "./future.js";
-
-/** @import { FutureCertificate, Stressed } from "./types.d.ts" */
+import { $, forSpecialists, h, svg } from "./dom.js";
+import {
+  confidence,
+  formatNumber,
+  formatShort,
+  inHundred,
+  lowerBound,
+  outOfHundred,
+  readable,
+  upperBound,
+} from "./format.js";
+import { problemNote, runJob } from "./jobs.js";
+import { futureSource, readyFutures, stressName } from "./state.js";
 
 /** Where the moments behind a bound come from. */
 const ESTIMATES = {
@@ -17,49 +25,39 @@ const ESTIMATES = {
   isotropic: "with one assumed variance for all weights",
 };
 
-/** What a bound under shift rests on. @param {any} shift as in the certificate @returns {string} */
-export function estimateText({ gelbrich: { moments }, estimated }) {
+/** What a bound under shift rests on. @param shift as in the certificate */
+function estimateText({ gelbrich: { moments }, estimated }) {
   const about = "around the model’s own weights";
   if (!estimated) return moments === "isotropic" ? `${about}, ${ESTIMATES.isotropic}` : about;
-  return ESTIMATES[/** @type {"surrogate"} */ (moments)] ?? `estimated: ${moments}`;
+  return ESTIMATES[moments] ?? `estimated: ${moments}`;
 }
 
-/** Share of noisy copies that get a no: measured, else from the model's slope, else null. @param {any} noise */
+/** Share of noisy copies that get a no: measured, else from the model's slope, else null. */
 export const invalidationRate = (noise) => noise.monte_carlo ?? noise.closed_form;
 
-/**
- * What is promised about retraining; null where nothing is.
- * @param {FutureCertificate | null} future @param {number | null} agreement of the future models with the model, if it is
- *   known
- */
-export const promise = (future, agreement) =>
-  future && h("dl.certificate.promise", {}, ...futureEntry(future, agreement));
+/** What is promised about retraining; null where nothing is. */
+export const promise = (future) => future && h("dl.certificate.promise", ...futureEntry(future));
 
-/** The bounds and estimates, with their sources. @param {any} counterfactual */
 export function certificate({ validity: { noise, shift, joint, future }, report }) {
   const estimate = shift && estimateText(shift);
   const entries = [
-    ...(future ? [h("dt", {}, "How retraining is measured"), h("dd", {}, futureSource(future))] : []),
+    ...(future ? [h("dt", "How retraining is measured"), h("dd", futureSource(future))] : []),
     ...(future?.stressed ? stressEntry(future.stressed) : []),
     ...noiseEntry(noise),
     ...(shift ? shiftEntry(shift.gelbrich, estimate) : []),
     ...(shift ? jointEntry(joint, shift.gelbrich.lower, estimate) : []),
     ...reportEntry(report),
   ];
-  return h("div.way", {}, entries.length > 0 && h("dl.certificate", {}, ...entries), !shift && NO_SURROGATE());
+  return h("div.way", entries.length > 0 && h("dl.certificate", ...entries), !shift && h("p.note", NO_SURROGATE));
 }
 
-const NO_SURROGATE = () =>
-  h(
-    "p.note",
-    {},
-    "No bounds: the decisions near this applicant show no clear boundary, so there is no local surrogate.",
-  );
+const NO_SURROGATE =
+  "No bounds: the decisions near this applicant show no clear boundary, so there is no local surrogate.";
 
 /** Room for the curve of strength, in pixels. */
 const CURVE_WIDTH = 280;
 
-/** How far applicants may change: the curve of strength, and in words. @param {Stressed} stressed */
+/** How far applicants may change: the curve of strength, and in words. */
 function stressEntry(stressed) {
   const { curve, models } = stressed;
   const { x, y, drawing } = axes(
@@ -74,30 +72,36 @@ function stressEntry(stressed) {
     `If applicants change so far, models of 100 that accept this: ${shares}. At 1, half of the applicants are left out, ` +
     `or the odds of a good outcome are halved or doubled. Hardest of the changes tried: more ${stressName(stressed)}, ` +
     `with ${models} models. How likely it is, nobody knows.`;
-  return [h("dt", {}, "If applicants change"), h("dd", {}, h("figure", {}, drawing, h("figcaption.hint", {}, text)))];
+  return [h("dt", "If applicants change"), h("dd", h("figure", drawing, h("figcaption.hint", text)))];
 }
 
-/** How like the model its stand-ins are. @param {FutureCertificate} future @param {number | null} agreement */
-const agreeing = ({ source }, agreement) =>
-  source === "stand_in" && agreement !== null
+/** How like the model its stand-ins are. */
+function agreeing({ source }) {
+  const agreement = readyFutures()?.agreement ?? null;
+  return source === "stand_in" && agreement !== null
     ? `Stand-in models agree with this model on ${Math.round(100 * agreement)}% of records.`
     : "";
-
-/** @param {FutureCertificate} future @param {number | null} agreement */
-export function futureEntry(future, agreement) {
-  const { measured, kept_before: before, interval } = future;
-  const promised = measured?.share ?? interval[0];
-  const less = before && before.share < promised ? before : null;
-  return entry(
-    "If the lender trains its model again",
-    less?.share ?? promised,
-    future.promise,
-    agreeing(future, agreement),
-    { interval: less?.interval ?? (measured ? undefined : interval), asked: future.asked },
-  );
 }
 
-/** @param {any} gelbrich @param {string} estimate */
+/** The share of future models that is promised: what was kept before, where that is less than what is measured now. */
+function promised({ measured, kept_before: before, interval }) {
+  const share = measured?.share ?? interval[0];
+  if (before && before.share < share) return before;
+  return { share, interval: measured ? undefined : interval };
+}
+
+/** The same in a table, of 100 models. */
+export function promisedCell(future) {
+  const least = Math.floor(100 * promised(future).share + 1e-9);
+  return least > 0 ? `at least ${least}` : "not known";
+}
+
+export function futureEntry(future) {
+  const { share, interval } = promised(future);
+  const drawn = { interval, asked: future.asked };
+  return entry("If the lender trains its model again", share, future.promise, agreeing(future), drawn);
+}
+
 const shiftEntry = ({ lower, radius, moments }, estimate) =>
   entry(
     "If the model shifts",
@@ -111,13 +115,9 @@ const shiftEntry = ({ lower, radius, moments }, estimate) =>
       "Not a measured share of retrained models.",
   );
 
-/**
- * The interval of the accepted share, from that of the refused one.
- * @param {[number, number]} refused @returns {[number, number]}
- */
+/** The interval of the accepted share, from that of the refused one. */
 const accepted = ([low, high]) => [1 - high, 1 - low];
 
-/** @param {any} noise null where nothing is known about it */
 function noiseEntry(noise) {
   const rate = noise && invalidationRate(noise);
   if (rate === null) return [];
@@ -125,7 +125,7 @@ function noiseEntry(noise) {
   return entry(
     "If the targets are missed a little",
     1 - rate,
-    `${capitalised(inHundred(1 - rate))} inexact copies of this record get a yes.`,
+    `${readable(inHundred(1 - rate))} inexact copies of this record get a yes.`,
     noise.monte_carlo === null
       ? `Estimated from the slope of the model. ${size}`
       : `Measured on the model. ${confidence(accepted(noise.interval))}. ${size}`,
@@ -133,9 +133,8 @@ function noiseEntry(noise) {
 }
 
 /**
- * @param {any} joint null where the model offers no slope
- * @param {number} shift the bound under shift alone: where that is 0, no more is claimed of both
- * @param {string} estimate
+ * @param joint null where the model offers no slope
+ * @param shift the bound under shift alone: where that is 0, no more is claimed of both
  */
 function jointEntry(joint, shift, estimate) {
   if (!joint || shift <= 0) return [];
@@ -148,32 +147,29 @@ function jointEntry(joint, shift, estimate) {
   );
 }
 
-/** What the method itself reports. @param {any} report */
+/** What the method itself reports. */
 function reportEntry(report) {
   if (report?.kind !== "invalidation") return [];
   const { rate, target, interval, samples } = report;
   return entry(
     "What the method measured",
     1 - rate,
-    `${capitalised(inHundred(1 - rate))} inexact copies get a yes; the target is at least ${inHundred(1 - target)}.`,
+    `${readable(inHundred(1 - rate))} inexact copies get a yes; the target is at least ${inHundred(1 - target)}.`,
     `Measured on the model with ${formatNumber(samples)} copies. ${confidence(accepted(interval))}.`,
   );
 }
 
 /**
  * One statement of the certificate.
- * @param {string} term @param {number} share from 0 to 1, drawn as a bar @param {string} text @param {string} source
- * @param {{interval?: [number, number], asked?: number | null}} [drawn] the interval of the share, and what was asked for
+ * @param share from 0 to 1, drawn as a bar
+ * @param drawn the interval of the share, and what was asked for
  */
 const entry = (term, share, text, source, drawn = {}) => [
-  h("dt", {}, term),
-  h("dd", {}, shareBar(Math.max(0, share), drawn), text, source && h("small.hint", {}, ` ${source}`)),
+  h("dt", term),
+  h("dd", shareBar(Math.max(0, share), drawn), text, source && h("small.hint", ` ${source}`)),
 ];
 
-/**
- * A share as a bar: green where it is as much as was asked for, red where it is less than a half.
- * @param {number} share @param {{interval?: [number, number], asked?: number | null}} drawn
- */
+/** A share as a bar: green where it is as much as was asked for, red where it is less than a half. */
 function shareBar(share, { interval, asked = null }) {
   const [low, high] = interval ?? [0, 0];
   const style = { "--share": `${100 * share}%`, "--low": `${100 * low}%`, "--high": `${100 * high}%` };
@@ -181,9 +177,37 @@ function shareBar(share, { interval, asked = null }) {
   return h(`span.share${kind}`, { "aria-hidden": "true", style }, h("i"), interval && h("b"));
 }
 
-/** @param {string} text */
-const capitalised = (text) => text[0].toUpperCase() + text.slice(1);
-
-/** @param {number | Record<string, number>} std in standardised units */
 const noiseText = (std) =>
   typeof std === "number" ? `standard deviation ${formatShort(std)} in standardised units` : "as set for each number";
+
+export function planBounds({ validity: { future, ...bounds } }, members) {
+  return h(
+    "div.note",
+    { id: "together" },
+    h("p", h("b", "All ways together")),
+    future && h("p", future.promise, h("small.hint", ` ${futureSource(future)}`)),
+    forSpecialists(boundPart(bounds, members)),
+    h("div", { id: "bounds-job" }),
+  );
+}
+
+function boundPart({ lower, upper, exact, status }, members) {
+  const { shift } = members[0].validity;
+  const estimate = shift ? estimateText(shift) : "estimated";
+  const text = `Worst-case bound under shift for all ${members.length} at once (${estimate}): ${lowerBound(lower)}`;
+  const better = status === "complete" ? "" : ` The exact bound is at most ${upperBound(upper)}.`;
+  return h("p", `${text}.${exact ? " This bound is exact." : better}`);
+}
+
+/** Show the exact bound of the plan on the page once its job has computed it. @param job address of the job */
+export async function followBounds(job) {
+  // Another answer may be on the page by then.
+  const shown = $("together");
+  const place = $("bounds-job");
+  try {
+    const result = await runJob(await fetchJson(job), place);
+    if (result?.plan && shown.isConnected) shown.replaceWith(planBounds(result.plan, result.counterfactuals));
+  } catch (problem) {
+    place.replaceChildren(problemNote(problem));
+  }
+}

@@ -1,11 +1,8 @@
-// @ts-check
 /** Applicants in a file of separated values: one in each line, under the names or labels of the features. */
 
 import { EMPTY, numberText, valueFault } from "./applicant.js";
 import { formatValue, meaningOf } from "./format.js";
 import { baseFeatures, derivedFeatures } from "./state.js";
-
-/** @import { Feature, FileRecords, Value } from "./types.d.ts" */
 
 /** Columns that hold the lender's own name of a case. */
 const REFERENCES = ["reference", "case", "id"];
@@ -14,29 +11,26 @@ const REFERENCES = ["reference", "case", "id"];
 const LONGEST_REFERENCE = 200;
 const TOO_LONG = `The reference has more than ${LONGEST_REFERENCE} characters`;
 
-/** A cell: quoted, with doubled quotes inside, or up to the next separator or end of line. @param {string} separator */
+/** A cell: quoted, with doubled quotes inside, or up to the next separator or end of line. */
 const cellPattern = (separator) =>
   new RegExp(`(?:"((?:[^"]|"")*)"|([^"${separator}\\r\\n][^${separator}\\r\\n]*)?)(${separator}|\\r?\\n|\\r|$)`, "y");
 
-/** The separator that the first line has most of. @param {string} text */
+/** The separator that the first line has most of. */
 function separatorOf(text) {
   const [line] = text.split(/[\r\n]/, 1);
-  const count = (/** @type {string} */ one) => line.split(one).length;
+  const count = (one) => line.split(one).length;
   return [",", ";", "\t"].reduce((best, one) => (count(one) > count(best) ? one : best));
 }
 
-/**
- * The lines of a text as cells, without those that are empty, each with its number in the file.
- * @param {string} text @returns {{cells: string[], line: number}[]}
- */
+/** The lines of a text as cells, without those that are empty, each with its number in the file. */
 function parseCells(text) {
   const source = text.replace(/^\uFEFF/, "");
   const pattern = cellPattern(separatorOf(source));
   const lines = [];
-  let cells = /** @type {string[]} */ ([]);
+  let cells = [];
   let [line, next] = [1, 1];
   while (pattern.lastIndex < source.length) {
-    const [all, quoted, plain, end] = /** @type {RegExpExecArray} */ (pattern.exec(source) ?? unreadable(next));
+    const [all, quoted, plain, end] = pattern.exec(source) ?? unreadable(next);
     cells.push((quoted?.replaceAll('""', '"') ?? plain ?? "").trim());
     // A quoted cell may hold several lines.
     next += all.split(/\r\n|\r|\n/).length - 1;
@@ -49,26 +43,19 @@ function parseCells(text) {
   return lines.filter((one) => one.cells.some((cell) => cell !== ""));
 }
 
-/** @param {number} line @returns {never} */
 function unreadable(line) {
   throw new SyntaxError(`Line ${line} has a quotation mark that is not closed, or text after a closing one.`);
 }
 
-/** @param {string} text */
 const key = (text) => text.trim().toLowerCase();
 
-/**
- * The applicants in a text, with what is wrong with them.
- * @param {string} text @returns {FileRecords}
- * @throws {SyntaxError} what the file lacks as a whole
- */
+/** The applicants in a text, with what is wrong with them. @throws {SyntaxError} what the file lacks as a whole */
 export function readRecords(text) {
   const [first, ...lines] = parseCells(text);
   if (!first) throw new SyntaxError("The file is empty.");
   const header = first.cells;
   const names = header.map(key);
-  const place = (/** @type {Feature} */ { name, label }) =>
-    names.findIndex((one) => one === key(name) || one === key(label));
+  const place = ({ name, label }) => names.findIndex((one) => one === key(name) || one === key(label));
   const features = baseFeatures().map((feature) => ({ feature, at: place(feature) }));
   const lacking = features.filter(({ at }) => at < 0).map(({ feature }) => feature.name);
   if (lacking.length > 0) throw new SyntaxError(`The first line lacks these columns: ${lacking.join(", ")}.`);
@@ -90,7 +77,7 @@ export function readRecords(text) {
   return { rows, lines: lines.map(({ line }) => line), faults, unused: header.filter((_, i) => !used.has(i)) };
 }
 
-/** What a cell holds; its text where that is no value of the feature. @param {Feature} feature @param {string} text */
+/** What a cell holds; its text where that is no value of the feature. */
 function valueOf(feature, text) {
   if (text === "") return null;
   if (feature.categories) return levelOf(feature, text) ?? text;
@@ -98,22 +85,21 @@ function valueOf(feature, text) {
 }
 
 /** Other words for the values of a feature that is true or false. */
-const WORDS = /** @type {Record<string, boolean>} */ ({ true: true, 1: true, false: false, 0: false });
+const WORDS = { true: true, 1: true, false: false, 0: false };
 
-/** @param {Feature} feature @param {string} text @returns {Value | undefined} */
 function levelOf(feature, text) {
-  const named = feature.categories?.find((level) => [formatValue(feature, level), String(level)].map(key).includes(key(text)));
+  const named = feature.categories?.find((level) =>
+    [formatValue(feature, level), String(level)].map(key).includes(key(text)),
+  );
   return named ?? (feature.type === "binary" ? WORDS[key(text)] : undefined);
 }
 
-/** @param {Feature} feature @param {Value} value @returns {string} empty if nothing is wrong */
+/** @returns empty if nothing is wrong */
 function faultOf(feature, value) {
   if (value === null) return feature.missing ? "" : EMPTY;
   if (feature.categories) {
     const levels = feature.categories.map((level) => formatValue(feature, level));
-    return feature.categories.includes(/** @type {any} */ (value))
-      ? ""
-      : `is “${value}”, and must be one of: ${levels.join(", ")}`;
+    return feature.categories.includes(value) ? "" : `is “${value}”, and must be one of: ${levels.join(", ")}`;
   }
   if (typeof value !== "number") return `is “${value}”, and ${numberText(feature)}`;
   return meaningOf(feature, value) === undefined ? valueFault(feature, value) : "";

@@ -1,4 +1,3 @@
-// @ts-check
 /** A curve of cost against robustness, as a drawing. */
 
 import { svg } from "./dom.js";
@@ -17,7 +16,6 @@ const [HEIGHT, LEFT, BOTTOM, TOP, RIGHT] = [290, 50, 44, 14, 14];
  * @property {() => void} choose
  */
 
-/** @param {Mark[]} marks @param {string} measure name of the robustness @param {number} room in pixels */
 export function curveDrawing(marks, measure, room) {
   const ticks = roundTicks(Math.max(...marks.map((mark) => mark.cost)));
   const { x, y, drawing } = axes(ticks, ["effort", measure], room);
@@ -35,15 +33,16 @@ export function curveDrawing(marks, measure, room) {
 
 /**
  * A drawing of two axes; the vertical one goes from 0 to 1, written as a count of 100.
- * @param {number[]} ticks of the horizontal axis, from its start to its end
- * @param {[string, string]} names of the axes @param {number} room in pixels
+ * @param ticks of the horizontal axis, from its start to its end
+ * @param names of the axes
+ * @param room in pixels
  */
 export function axes(ticks, [across, up], room) {
   const width = Math.max(280, Math.min(900, room));
   const [start, end] = [ticks[0], ticks[ticks.length - 1]];
-  const x = (/** @type {number} */ value) => LEFT + ((value - start) / (end - start)) * (width - LEFT - RIGHT);
-  const y = (/** @type {number} */ share) => HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP);
-  const label = (/** @type {any} */ attributes, /** @type {string} */ text) => svg("text", attributes, text);
+  const x = (value) => LEFT + ((value - start) / (end - start)) * (width - LEFT - RIGHT);
+  const y = (share) => HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP);
+  const label = (attributes, text) => svg("text", attributes, text);
   const middle = `translate(12 ${(HEIGHT - BOTTOM + TOP) / 2}) rotate(-90)`;
   const drawing = svg(
     "svg",
@@ -59,21 +58,19 @@ export function axes(ticks, [across, up], room) {
   return { x, y, drawing };
 }
 
-/** A confidence interval. @param {number} x @param {number[]} ends */
 export const intervalBar = (x, [low, high]) =>
   svg("path", { class: "interval", d: `M${x} ${low}V${high}M${x - 4} ${low}h8M${x - 4} ${high}h8` });
 
-/** @param {Mark} mark @param {number} cx @param {number} cy */
 function circle({ step, dominated, chosen, choose }, cx, cy) {
   const state = [dominated && "open", chosen && "chosen"].filter(Boolean).join(" ");
   const attributes = { cx, cy, r: chosen ? 8 : 5.5, class: state, onclick: choose };
-  return svg("circle", attributes, svg("title", {}, `Step ${step}`));
+  return svg("circle", attributes, svg("title", `Step ${step}`));
 }
 
-/** Round numbers from 0 to at least the largest. @param {number} largest */
+/** Round numbers from 0 to at least the largest. */
 function roundTicks(largest) {
   const raw = (largest || 1) / 4;
   const unit = 10 ** Math.floor(Math.log10(raw));
-  const step = unit * /** @type {number} */ ([1, 2, 2.5, 5, 10].find((m) => m * unit >= raw));
+  const step = unit * [1, 2, 2.5, 5, 10].find((m) => m * unit >= raw);
   return Array.from({ length: Math.ceil((largest || 1) / step - 1e-9) + 1 }, (_, i) => i * step);
 }

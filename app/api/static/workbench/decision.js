@@ -1,18 +1,14 @@
-// @ts-check
 /** The model's decision on the applicant, and what follows from the record, as you type. */
 
 import { fetchJson, isAborted } from "./api.js";
 import { applicant, faultText, faultyFeatures } from "./applicant.js";
 import { $, debounce, fill, h } from "./dom.js";
 import { chanceInHundred, counted, digitsApart, formatValue, rating, readable } from "./format.js";
-import { problemNote } from "./problem.js";
+import { problemNote } from "./jobs.js";
 import { baseFeatures, derivedFeatures, pointsNeeded, state, threshold } from "./state.js";
-
-/** @import { Applicant } from "./types.d.ts" */
 
 let pending = new AbortController();
 
-/** Ask the model about the applicant, or show what is missing. */
 export async function decide() {
   pending.abort();
   const { signal } = (pending = new AbortController());
@@ -36,7 +32,7 @@ export async function decide() {
   }
 }
 
-/** @param {Applicant} whole a record with its derived features; empty where it is not complete */
+/** @param whole a record with its derived features; empty where it is not complete */
 function showDerived(whole) {
   state.whole = whole;
   for (const feature of derivedFeatures()) {
@@ -47,23 +43,21 @@ function showDerived(whole) {
 
 export const decideSoon = debounce(decide, 150);
 
-/** @param {any} decision */
 function verdict({ favourable, probability, points }) {
   const at = threshold();
   const needed = at === null ? "" : `; a yes needs ${(100 * at).toFixed(digitsApart(probability ?? at, at))}`;
   const predicted =
-    probability !== null && `${readable(chanceInHundred(probability, at))} is the predicted chance of a good outcome${needed}.`;
+    probability !== null &&
+    `${readable(chanceInHundred(probability, at))} is the predicted chance of a good outcome${needed}.`;
   const given = points !== null && `It gives ${counted(points, "point")}; a yes needs ${pointsNeeded()}. `;
-  return ["The model says ", outcome(favourable), ". ", h("span.hint", {}, given, predicted)];
+  return ["The model says ", outcome(favourable), ". ", h("span.hint", given, predicted)];
 }
 
-/** @param {boolean} favourable */
-export const outcome = (favourable) => h(favourable ? "b.yes" : "b.no", {}, favourable ? "yes" : "no");
+export const outcome = (good, yes = "yes", no = "no") => h(good ? "b.yes" : "b.no", good ? yes : no);
 
-/** A decision in a few words. @param {any} decision */
 export const chance = (decision) => rating(decision, threshold()) ?? (decision.favourable ? "yes" : "no");
 
-/** A chance on a scale from 0 to 1, with the threshold. @param {number | null} share */
+/** A chance on a scale from 0 to 1, with the threshold. */
 export function scale(share) {
   if (share === null) return null;
   const at = threshold();

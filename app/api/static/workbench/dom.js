@@ -1,34 +1,23 @@
-// @ts-check
 /** Elements of the page: find, make and fill them. Texts enter as text, never as markup. */
 
-/** @param {string} id @returns {any} the element with this id */
 export const $ = (id) => document.getElementById(id);
 
-/** @typedef {Node | string | null | undefined | false} Child */
-
 /**
- * Make an element.
- * @param {string} tag a tag name, with classes after dots
- * @param {Record<string, any>} attributes attributes; `on…` for listeners, `style` for custom properties
- * @param {...Child} children
- * @returns {any}
+ * Make an element: `h("p.hint", { id: "sum" }, "Of ", h("b", "three"))`; children that are null or false are left out.
+ * @param tag a tag name, with classes after dots
+ * @param parts attributes, where there are some (`on…` for listeners, `style` for custom properties), then children
  */
-export function h(tag, attributes = {}, ...children) {
+export function h(tag, ...parts) {
   const [name, ...classes] = tag.split(".");
+  const attributes = parts[0]?.constructor === Object ? parts.shift() : {};
   const all = classes.length > 0 ? { ...attributes, class: classes.join(" ") } : attributes;
-  return assemble(document.createElement(name), all, children);
+  return assemble(document.createElement(name), all, parts);
 }
 
-/**
- * Make a part of a drawing.
- * @param {string} name @param {Record<string, any>} attributes @param {...Child} children
- * @returns {any}
- */
 export function svg(name, attributes, ...children) {
   return assemble(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 }
 
-/** @param {any} element @param {Record<string, any>} attributes @param {Child[]} children */
 function assemble(element, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
@@ -40,54 +29,62 @@ function assemble(element, attributes, children) {
   return element;
 }
 
-/** @param {Child[]} children @returns {any[]} those that are not empty */
 const present = (children) => children.filter((child) => child != null && child !== false);
 
-/** Replace the content of an element. @param {string} id @param {...Child} children */
 export const fill = (id, ...children) => $(id).replaceChildren(...present(children));
+
+/** A button that is no part of a form. */
+export const button = (words, onclick, attributes = {}) =>
+  h("button", { type: "button", onclick, ...attributes }, words);
+
+export const labelled = (label, control) => h("div.field", h("label", { for: control.id }, label), control);
+
+/** Part of a view for specialists only, folded. */
+export const forSpecialists = (...children) => h("details.specialists", h("summary", "For specialists"), ...children);
 
 /**
  * A table that scrolls by itself where it is too wide.
- * @param {string} tag `table`, with classes after dots
- * @param {{label: string, caption: string}} names for those who cannot see it
- * @param {string[]} heads of the columns; empty for one without @param {any[]} rows
+ * @param names `label` and `caption` for those who cannot see it; classes, where there are any
+ * @param heads of the columns
+ * @param rows cells; the first one is the head of its row
  */
-export const scrollingTable = (tag, { label, caption }, heads, rows) =>
+export const table = ({ label, caption, classes = "" }, heads, rows) =>
   h(
     "div.scroll",
     { tabindex: 0, role: "region", "aria-label": label },
     h(
-      tag,
-      {},
-      h("caption.unseen", {}, caption),
-      h("thead", {}, h("tr", {}, ...heads.map((text) => (text ? h("th", { scope: "col" }, text) : h("td"))))),
-      h("tbody", {}, ...rows.map((row) => headed(heads, row))),
+      "table",
+      { class: classes },
+      h("caption.unseen", caption),
+      h("thead", h("tr", ...heads.map((text) => (text ? h("th", { scope: "col" }, text) : h("td"))))),
+      h("tbody", ...rows.map((cells) => tableRow(heads, cells))),
     ),
   );
 
-/**
- * A row whose cells know their heads, which stand before them where rows are stacked.
- * @param {string[]} heads @param {any} row
- */
-export function headed(heads, row) {
-  [...row.children].forEach((cell, i) => (cell.dataset.head = heads[i]));
-  return row;
-}
+/** A row whose cells know their heads, which stand before them where rows are stacked. */
+export const tableRow = (heads, [first, ...others]) =>
+  h(
+    "tr",
+    h("th", { scope: "row" }, ...[first].flat()),
+    ...others.map((cell, i) => h("td", { "data-head": heads[i + 1] }, ...[cell].flat())),
+  );
 
-/** Let the reader keep a file. @param {Blob} content @param {string} name */
 export function download(content, name) {
   const link = h("a", { href: URL.createObjectURL(content), download: name });
   link.click();
   URL.revokeObjectURL(link.href);
 }
 
-/** Text with `code` between backticks. @param {string} text */
-export const prose = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+export function bringUp(section) {
+  section.focus({ preventScroll: true });
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  section.scrollIntoView({ block: "nearest", behavior: calm ? "auto" : "smooth" });
+}
 
-/**
- * Runs `work` when it was not called for `ms`, unless it is cancelled before.
- * @param {Function} work @param {number} ms @returns {(() => void) & {cancel: () => void}}
- */
+/** Text with `code` between backticks. */
+export const prose = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", part) : part));
+
+/** Runs `work` when it was not called for `ms`, unless it is cancelled before. */
 export function debounce(work, ms) {
   let timer = 0;
   const cancel = () => clearTimeout(timer);

@@ -1,12 +1,9 @@
-// @ts-check
 /** What the model's schema allows for one feature: its range, and how it can change. */
 
-import { counted, formatNumber, formatShort, formatValue, meaningOf } from "./format.js";
+import { counted, formatNumber, formatShort, formatValue } from "./format.js";
 import { featureNamed } from "./state.js";
 
-/** @import { Feature, Value } from "./types.d.ts" */
-
-/** How a feature can change, in words. @param {Feature} feature */
+/** How a feature can change, in words. */
 export function changeText({ change, type, ...feature }) {
   if (feature.protected) return "protected, never part of advice";
   if (feature.moves_with_time !== null) return "moves with time, never part of advice";
@@ -16,11 +13,13 @@ export function changeText({ change, type, ...feature }) {
   return type === "binary" ? `only to ${up ? "yes" : "no"}` : `only ${up ? "up" : "down"}`;
 }
 
-/** Whether advice can change a feature. @param {Feature} feature */
+/** Whether advice can change a feature. */
 export const isAdvice = ({ change, derived, moves_with_time: moves, ...feature }) =>
   change !== "none" && derived === null && moves === null && !feature.protected;
 
-/** What advice may propose, in words; empty where that is what a record may hold. @param {Feature} feature */
+export const isNumber = ({ type }) => type === "continuous" || type === "integer";
+
+/** What advice may propose, in words; empty where that is what a record may hold. */
 function adviceText(feature) {
   const { min, max, categories } = feature.advice;
   if (!isAdvice(feature)) return "";
@@ -28,7 +27,7 @@ function adviceText(feature) {
   return min === null && max === null ? "" : `advice: ${between(feature, min, max)}`;
 }
 
-/** What limits the changes of a feature by the schema, in words; empty where nothing does. @param {Feature} feature */
+/** What limits the changes of a feature by the schema, in words; empty where nothing does. */
 export function schemaLimits(feature) {
   const { takes, max_change: most, least_change: least, provide_cost: provide, unit } = feature;
   const largest = most && [
@@ -49,39 +48,22 @@ export function schemaLimits(feature) {
   return parts.filter(Boolean).join(" · ");
 }
 
-/** @param {Feature} feature @param {number | null} min @param {number | null} max */
 function between(feature, min, max) {
   const low = min === null ? "" : max === null ? `from ${formatValue(feature, min)}` : formatNumber(min);
   const high = max === null ? "" : `${min === null ? "up " : ""}to ${formatValue(feature, max)}`;
   return `${low} ${high}`.trim();
 }
 
-/** What a number may be instead of a quantity. @param {Feature} feature @returns {Value[]} */
+/** What a number may be instead of a quantity. */
 export const statesOf = ({ missing, special }) => [...(missing ? [null] : []), ...Object.keys(special).map(Number)];
 
-/** How a feature follows from others, with their labels. @param {string} derived */
+/** How a feature follows from others, with their labels. */
 const formulaText = (derived) => `computed: ${derived.replace(/\w+/g, (word) => featureNamed(word)?.label ?? word)}`;
 
-/** The allowed values, as a hint. @param {Feature} feature */
+/** The allowed values, as a hint. */
 export function rangeText(feature) {
   const { min, max, categories, derived } = feature;
   if (derived !== null) return formulaText(derived);
   const range = categories ? "" : between(feature, min, max) || "any number";
   return [range, changeText(feature), adviceText(feature)].filter(Boolean).join(" · ");
-}
-
-/** The positions of a feature's slider; null where it has no order or no ends. @param {Feature} feature */
-export function track({ type, categories, min, max, step, decimals }) {
-  if (type === "categorical" || type === "binary") return null;
-  if (categories) return { min: 0, max: categories.length - 1, step: 1 };
-  if (min === null || max === null) return null;
-  return { min, max, step: step ?? (type === "integer" ? 1 : 10 ** -(decimals ?? 2)) };
-}
-
-/** Where a value is on its track, from 0 to 1. @param {Feature} feature @param {Value | null} value */
-export function along(feature, value) {
-  const ends = track(feature);
-  if (!ends || value === null || meaningOf(feature, value) !== undefined) return null;
-  const at = feature.categories ? feature.categories.indexOf(/** @type {any} */ (value)) : Number(value);
-  return (at - ends.min) / (ends.max - ends.min);
 }

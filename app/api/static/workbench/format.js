@@ -1,29 +1,25 @@
-// @ts-check
 /** Numbers, dates, values and names as text. */
-
-/** @import { Feature, Value } from "./types.d.ts" */
 
 const fourDecimals = new Intl.NumberFormat("en", { maximumFractionDigits: 4 });
 const threeDigits = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const day = new Intl.DateTimeFormat("en-GB", { dateStyle: "long" });
 const minute = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeStyle: "short" });
 
-/** @param {number} value @returns {string} with up to four decimals */
+/** @returns with up to four decimals */
 export const formatNumber = (value) => fourDecimals.format(value);
 
-/** @param {number} value @returns {string} with three significant digits */
+/** @returns with three significant digits */
 export const formatShort = (value) => threeDigits.format(value);
 
-/** A time as people say it, rounded up to a tenth of a month. @param {number} months */
+/** A time as people say it, rounded up to a tenth of a month. */
 export const formatMonths = (months) => counted(Math.ceil(10 * months - 1e-6) / 10, "month");
 
-/** @param {string} time in ISO 8601 @returns {string} as letters write it, such as `25 November 2026` */
 export const formatDate = (time) => day.format(new Date(time));
 
-/** @param {string} time in ISO 8601 @returns {string} with hours and minutes */
+/** @param time in ISO 8601 @returns with hours and minutes */
 export const formatTime = (time) => minute.format(new Date(time));
 
-/** @param {number} share from 0 to 1 @returns {string} as a count of 100 */
+/** @param share from 0 to 1 @returns as a count of 100 */
 export function inHundred(share) {
   const count = Math.round(share * 100);
   if (count <= 0 && share > 0) return "fewer than 1 in 100";
@@ -33,16 +29,16 @@ export function inHundred(share) {
 
 /**
  * Fewest digits after the point with which a chance does not read like the cut-off that it missed or reached.
- * @param {number} share @param {number | null} at the cut-off
+ * @param at the cut-off
  */
 export function digitsApart(share, at) {
   let digits = 0;
-  const reads = (/** @type {number} */ one) => (100 * one).toFixed(digits);
+  const reads = (one) => (100 * one).toFixed(digits);
   while (at !== null && share !== at && digits < 6 && reads(share) === reads(at)) digits++;
   return digits;
 }
 
-/** A chance as a count of 100 that tells it from the cut-off. @param {number} share @param {number | null} at */
+/** A chance as a count of 100 that tells it from the cut-off. */
 export function chanceInHundred(share, at) {
   const digits = digitsApart(share, at);
   return digits === 0 ? inHundred(share) : `${(100 * share).toFixed(digits)} in 100`;
@@ -50,30 +46,29 @@ export function chanceInHundred(share, at) {
 
 /**
  * What the model gives: points, else a chance; null of one that only says yes or no.
- * @param {any} decision @param {number | null} at the cut-off, where the chance stands beside it
+ * @param at the cut-off, where the chance stands beside it
  */
 export const rating = ({ points, probability }, at = null) =>
   points != null ? counted(points, "point") : probability != null ? chanceInHundred(probability, at) : null;
 
-/** @param {number} share from 0 to 1 @returns {string} the same where the unit stands above it */
+/** @param share from 0 to 1 @returns the same where the unit stands above it */
 export const outOfHundred = (share) =>
   inHundred(share).replace("fewer than ", "< ").replace("more than ", "> ").replace(" in 100", "");
 
-/** @param {number} lower a lower bound from 0 to 1 @returns {string} rounded down, so that it still holds */
+/** @param lower a lower bound from 0 to 1 @returns rounded down, so that it still holds */
 export const lowerBound = (lower) => (Math.floor(lower * 100 + 1e-9) / 100).toFixed(2);
 
-/** @param {number} upper an upper bound from 0 to 1 @returns {string} rounded up, so that it still holds */
+/** @param upper an upper bound from 0 to 1 @returns rounded up, so that it still holds */
 export const upperBound = (upper) => (Math.ceil(upper * 100 - 1e-9) / 100).toFixed(2);
 
-/** @param {[number, number]} interval a 95% confidence interval of a share */
+/** @param interval a 95% confidence interval of a share */
 export const confidence = ([low, high]) =>
   `95% confidence interval: ${formatShort(100 * low)} to ${formatShort(100 * high)} in 100`;
 
-/** What a code means that is a state and not a quantity. @param {Feature} feature @param {Value} value */
+/** What a code means that is a state and not a quantity. */
 export const meaningOf = ({ special }, value) =>
   Object.entries(special).find(([code]) => typeof value === "number" && Number(code) === value)?.[1];
 
-/** @param {Feature} feature @param {Value} value */
 export function formatValue(feature, value) {
   if (value === null) return "missing";
   const named = feature.level_names?.[String(value)];
@@ -86,8 +81,7 @@ export function formatValue(feature, value) {
   return feature.unit === "%" ? `${text}%` : feature.unit ? `${text} ${feature.unit}` : text;
 }
 
-/** @param {string} name of the API, such as `max_changes` @returns {string} such as `Max changes` */
+/** @param name of the API, such as `max_changes` @returns such as `Max changes` */
 export const readable = (name) => name[0].toUpperCase() + name.slice(1).replaceAll("_", " ");
 
-/** @param {number} count @param {string} noun @param {string} plural */
 export const counted = (count, noun, plural = `${noun}s`) => `${formatNumber(count)} ${count === 1 ? noun : plural}`;

@@ -1,10 +1,98 @@
-// @ts-check
-/** Requests that may become jobs: submit them, show their progress, wait for the result. */
+/** Problems as notes on the page, and requests that become jobs: submitted, watched, and read once they have ended. */
 
-import { Problem, fetchJson, send } from "./api.js";
-import { h } from "./dom.js";
+import { Problem, fetchJson, isAborted, send } from "./api.js";
+import { $, button, h, prose } from "./dom.js";
+import { formatTime, readable } from "./format.js";
+import { featureNamed, state } from "./state.js";
 
-/** @import { Job } from "./types.d.ts" */
+/** @throws everything that is not a problem document */
+export function problemNote(problem) {
+  if (!(problem instanceof Problem)) throw problem;
+  const { detail, title, errors = [], request_id: id } = problem.document;
+  return h(
+    "div.note.bad",
+    { role: "alert" },
+    h("p", h("b", title), ". ", ...(detail && detail !== title ? prose(detail) : [])),
+    errors.length > 0 && h("ul", ...errors.map(errorItem)),
+    id && h("p.hint", "Request ID for the operator: ", h("code", id)),
+  );
+}
+
+/** Work that a button starts, once at a time; what goes wrong is said in `place`. */
+export async function guarded(pressed, place, work) {
+  pressed.disabled = true;
+  try {
+    await work();
+  } catch (problem) {
+    if (!isAborted(problem)) place.replaceChildren(problemNote(problem));
+  } finally {
+    pressed.disabled = false;
+  }
+}
+
+/** A button for such work. */
+export function workButton(words, place, work, attributes) {
+  const pressed = button(words, () => guarded(pressed, place, work), attributes);
+  return pressed;
+}
+
+/** Fields of the page, by the part of the request that they fill. */
+const FIELDS = {
+  count: "count",
+  horizon_months: "months",
+  "constraints/max_changes": "most",
+  "robustness/future_validity": "slider-value",
+};
+
+/** What precedes the name of a feature or parameter in the id of its field, by the part of the request. */
+const PREFIXES = {
+  applicant: "f-",
+  method: "p-",
+  "constraints/max_change": "largest-",
+  "constraints/least_change": "least-",
+  "constraints/bounds": "typed-min-",
+};
+
+/** The field that a pointer is about; null where the page has none. */
+function fieldOf(pointer) {
+  const path = pointer.replace(/^\//, "");
+  if (FIELDS[path]) return $(FIELDS[path]);
+  const part = Object.keys(PREFIXES).find((prefix) => path.startsWith(`${prefix}/`));
+  return part ? $(PREFIXES[part] + path.slice(part.length + 1).split("/")[0]) : null;
+}
+
+/** Kinds of wishes, by the part of the request that holds them. */
+const WISHES = {
+  must_include: "must",
+  "exclude/changes": "change",
+  "exclude/features": "feature",
+};
+
+/** The feature of the wish that a pointer is about. */
+function wishedFeature(pointer) {
+  const [, part, place] = /^\/(must_include|exclude\/\w+)\/(\d+)/.exec(pointer) ?? [];
+  const wish = state.wishes.filter(({ kind }) => kind === WISHES[part])[Number(place)];
+  return wish && featureNamed(wish.feature);
+}
+
+function errorItem({ pointer, detail }) {
+  const wished = wishedFeature(pointer);
+  if (wished) {
+    // The label takes the place of the name that the service knows.
+    const rest = detail.replace(` of "${wished.name}"`, "").replace(`"${wished.name}" `, "");
+    return h("li", `“${wished.label}” ${rest}`);
+  }
+  const name = readable(pointer.split("/").slice(-1)[0] || "request");
+  const field = fieldOf(pointer);
+  const label = field?.labels?.[0]?.textContent || name;
+  const show = () => {
+    const folded = field.closest("details");
+    if (folded) folded.open = true;
+    field.setAttribute("aria-invalid", "true");
+    field.focus();
+  };
+  return h("li", field ? button(label, show, { class: "link" }) : name, ` ${detail}`);
+}
 
 const RECONNECT_MS = 2000;
 
@@ -16,9 +104,8 @@ const BACKGROUND_DEADLINE = 60000;
 
 /**
  * Send a request that the service may answer with a job.
- * @param {string} path @param {any} body @param {HTMLElement} place where the progress of a job is shown
- * @param {{background?: boolean, signal?: AbortSignal}} options
- * @returns {Promise<any>} the result; null if its job was cancelled
+ * @param place where the progress of a job is shown
+ * @returns the result; null if its job was cancelled
  */
 export async function submit(path, body, place, { background = false, signal } = {}) {
   place.replaceChildren();
@@ -30,10 +117,9 @@ export async function submit(path, body, place, { background = false, signal } =
 
 /**
  * Show the progress of a job until it ends.
- * @param {Job} job @param {HTMLElement} place
- * @param {{signal?: AbortSignal, shown?: boolean, read?: (path: string) => Promise<any>}} [options] the signal aborts the
- *   watching, not the job; `shown` moves the page so that the progress can be seen; `read` reads the result
- * @returns {Promise<any>} its result; null if it was cancelled
+ * @param options the signal aborts the watching, not the job; `shown` moves the page so that the progress can be seen;
+ * `read` reads the result
+ * @returns its result; null if it was cancelled
  */
 export async function runJob(job, place, { signal, shown = false, read = fetchJson } = {}) {
   const watching = new AbortController();
@@ -49,33 +135,46 @@ export async function runJob(job, place, { signal, shown = false, read = fetchJs
       element.replaceWith(h("p.note", { role: "status" }, "Cancelled. Nothing was changed."));
       return null;
     }
-    return await read(/** @type {string} */ (ended.result));
+    return await read(ended.result);
   } finally {
     element.remove();
     watching.abort();
   }
 }
 
-/** @param {Job} job @returns {{element: HTMLElement, show: (job: Job) => void}} */
 function progressBar(job) {
   const bar = h("progress", { "aria-label": "Progress" });
   const status = h("span", { role: "status" });
-  const cancel = h("button", { type: "button" }, "Cancel");
-  const show = (/** @type {Job} */ now) => {
+  const cancel = button("Cancel", () => {
+    cancel.disabled = true;
+    send(`jobs/${job.id}`, { method: "DELETE" }).catch((problem) => (status.textContent = problem.message));
+  });
+  const show = (now) => {
     const { done, total } = now.progress;
     if (total > 1) Object.assign(bar, { max: total, value: done });
     status.textContent = progressText(now);
   };
-  cancel.onclick = async () => {
-    cancel.disabled = true;
-    await send(`jobs/${job.id}`, { method: "DELETE" }).catch((problem) => (status.textContent = problem.message));
-  };
   show(job);
-  return { element: h("div.job", {}, bar, status, cancel), show };
+  return { element: h("div.job", bar, status, cancel), show };
 }
 
-/** How far a job is, in words. @param {Job} job */
-export function progressText({ status, progress: { done, total } }) {
+export const isOpen = ({ status }) => status === "queued" || status === "running";
+
+/** A job in a list, with buttons. */
+export const jobItem = (job, title, ...buttons) =>
+  h(
+    "li.job-item",
+    h("span", ...[title].flat()),
+    h(
+      "span.hint",
+      `${isOpen(job) ? progressText(job) : (job.error?.title ?? ENDED[job.status] ?? "Failed")} · ${formatTime(job.created_at)}`,
+    ),
+    ...buttons,
+  );
+
+const ENDED = { succeeded: "Done", cancelled: "Cancelled" };
+
+function progressText({ status, progress: { done, total } }) {
   if (status === "queued") return "Waiting in the queue.";
   if (status === "running") return total > 1 ? `Working: ${done} of ${total} done.` : "Working.";
   return "";
@@ -83,8 +182,7 @@ export function progressText({ status, progress: { done, total } }) {
 
 /**
  * Follow a job by server-sent events. They are read with fetch, because EventSource cannot send a key.
- * @param {Job} job @param {(job: Job) => void} onChange @param {AbortSignal} signal
- * @returns {Promise<Job>} the ended job
+ * @returns the ended job
  */
 async function follow(job, onChange, signal) {
   let last = "";
@@ -100,9 +198,8 @@ async function follow(job, onChange, signal) {
   }
 }
 
-/** The events of a stream. @param {Response} response @returns {AsyncGenerator<Record<string, string>>} */
 async function* events(response) {
-  const reader = /** @type {ReadableStream<any>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
     const { done, value } = await reader.read();

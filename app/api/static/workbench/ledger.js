@@ -1,103 +1,115 @@
-// @ts-check
 /** The ledger: store an answer, and find stored ones; each opens as a case. */
 
 import { fetchJson, isAborted, send } from "./api.js";
-import { openCase, titleOf } from "./case.js";
-import { $, download, fill, h, headed, scrollingTable } from "./dom.js";
-import { formatDate } from "./format.js";
-import { submit } from "./jobs.js";
-import { letterButton } from "./letter.js";
-import { problemNote } from "./problem.js";
-import { state } from "./state.js";
+import { letterButton, openCase, titleOf, versionText } from "./case.js";
+import { outcome } from "./decision.js";
+import { $, button, download, fill, forSpecialists, h, labelled, table, tableRow } from "./dom.js";
+import { counted, formatDate, inHundred, lowerBound, readable } from "./format.js";
+import { RESPOND_ASYNC, guarded, problemNote, runJob, submit, workButton } from "./jobs.js";
+import { chosenModel, fullName, state } from "./state.js";
 
-/** @import { Asked } from "./types.d.ts" */
-
-/**
- * A form that stores an answer; null if it is stored already.
- * @param {any} answer @param {Asked} asked the request behind it
- */
+/** A form that stores an answer; null if it is stored already. @param asked the request behind it */
 export function storeForm(answer, asked) {
   if (answer.stored) return null;
-  const reference = h("input", {
-    id: "store-as",
-    maxlength: 200,
-    autocomplete: "off",
-    placeholder: "such as A-81723",
-  });
+  const reference = h("input", { id: "store-as", maxlength: 200, autocomplete: "off", placeholder: "such as A-81723" });
   const place = h("div");
-  const button = h("button", {}, "Store");
+  const pressed = h("button", "Store");
+  const store = async () => {
+    const body = { ...asked.body, store: true, reference: reference.value.trim() || null };
+    const stored = await submit("recourse", body, place, { background: asked.background });
+    if (stored === null) return;
+    const note = storedNote(stored, stored.status === answer.status);
+    form.replaceWith(note);
+    note.focus();
+    findStored();
+  };
   const form = h(
     "form.row",
-    { id: "store" },
-    h("h4", {}, "Store it, then send it as a letter"),
-    h("div.field", {}, h("label", { for: "store-as" }, "Reference of the case"), reference),
-    button,
+    { id: "store", onsubmit: (event) => (event.preventDefault(), guarded(pressed, place, store)) },
+    h("h4", "Store it, then send it as a letter"),
+    labelled("Reference of the case", reference),
+    pressed,
     place,
   );
-  form.onsubmit = async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    button.disabled = true;
-    try {
-      const body = { ...asked.body, store: true, reference: reference.value.trim() || null };
-      const stored = await submit("recourse", body, place, { background: asked.background });
-      if (stored === null) return;
-      const note = storedNote(stored, stored.status === answer.status);
-      form.replaceWith(note);
-      note.focus();
-      findStored();
-    } catch (problem) {
-      place.replaceChildren(problemNote(problem));
-    } finally {
-      button.disabled = false;
-    }
-  };
   return form;
 }
 
-/** @param {any} stored @param {boolean} same whether it is the answer on the page */
+/** @param same whether it is the answer on the page */
 const storedNote = ({ id, status }, same) =>
   h(
     "div.note",
     { role: "status", tabindex: -1 },
     h(
       "p",
-      {},
       same ? "Stored as " : "The service gave a different answer this time, not the one above. It is stored as ",
-      h("code", {}, id),
+      h("code", id),
       ". You can find it under ",
       h("a", { href: "#promises" }, "Cases"),
       status === "found" ? ", and check it against other versions of the model." : ".",
     ),
-    h("div.row", {}, letterButton(id)),
+    h("div.row", letterButton(id)),
   );
 
 let listing = new AbortController();
 
-/** Show the newest stored answers that fit the filters. */
-export async function findStored() {
+const NAMES = { label: "Stored answers", caption: "Stored answers, newest first", classes: "stack" };
+
+const HEADS = ["Case", "Answer", "Model", "Given", "Valid until", "At the last check"];
+
+const NONE = "No answers are stored yet. Below each answer you can store it.";
+
+/** Show the newest stored answers that fit the filters. @param asked whether a single one with the reference opens */
+export async function findStored(asked = false) {
   listing.abort();
   const { signal } = (listing = new AbortController());
   offerModels();
   const query = filters();
+  const read = (cursor = "") => fetchJson(`recourse?limit=20${query}${cursor}`, { signal });
   try {
-    const page = await fetchJson(`recourse?limit=20${query}`, { signal });
+    const page = await read();
     if (page.recourse.length === 0) {
       fill("found", h("p.hint", { role: "status" }, query ? "No stored answer fits this." : NONE));
       return;
     }
-    const table = scrollingTable("table.stack", { label: "Stored answers", caption: "Stored answers, newest first" }, HEADS, []);
-    const list = /** @type {HTMLElement} */ (table.querySelector("tbody"));
-    const more = h("div.row", {}, exportButton(query));
-    fill("found", table, more);
-    extend(list, more, page, query, signal);
+    const shown = table(NAMES, HEADS, []);
+    const place = h("div");
+    const take = async () => {
+      const response = await send(`recourse?limit=200${query}`, { headers: { Accept: "text/csv" } });
+      download(await response.blob(), "answers.csv");
+    };
+    const more = h("div.row", workButton("Take all of these as CSV", place, take));
+    fill("found", shown, more, place);
+    extend(shown.querySelector("tbody"), more, page, read);
+    if (asked && $("reference").value.trim() && page.recourse.length === 1) openCase(page.recourse[0].id);
   } catch (problem) {
     if (!isAborted(problem)) fill("found", problemNote(problem));
   }
 }
 
-const HEADS = ["Case", "Answer", "Model", "Given", "Valid until", "At the last check"];
+/** Show a page of stored answers after those that are shown, and before `more` a button for the one after it. */
+function extend(list, more, { recourse, next_cursor: cursor }, read) {
+  list.append(...recourse.map((stored) => tableRow(HEADS, cells(stored))));
+  if (cursor === null) return;
+  const older = workButton("Older answers", more.nextSibling, async () => {
+    const next = await read(`&cursor=${cursor}`);
+    const last = list.children.length;
+    older.remove();
+    extend(list, more, next, read);
+    list.children[last]?.querySelector("button")?.focus();
+  });
+  more.prepend(older);
+}
 
-const NONE = "No answers are stored yet. Below each answer you can store it.";
+const STATUSES = { found: "a way to a yes", not_found: "no way found", already_favourable: "already a yes" };
+
+const cells = ({ id, reference, status, model, created_at: created, expires_at: expires, kept }) => [
+  button(reference ?? id, () => openCase(id), { class: "link", title: id }),
+  STATUSES[status],
+  titleOf(model),
+  formatDate(created),
+  formatDate(expires),
+  kept === null ? "not checked" : outcome(kept, "kept", "broken"),
+];
 
 /** Offer the models that are there as filters; the choice stays. */
 function offerModels() {
@@ -120,66 +132,56 @@ function filters() {
     since: moment(new Date(`${$("given-since").value}T00:00`)),
     until: moment(end),
   };
-  return Object.entries(chosen).map(([name, value]) => (value ? `&${name}=${encodeURIComponent(value)}` : "")).join("");
+  return Object.entries(chosen)
+    .map(([name, value]) => (value ? `&${name}=${encodeURIComponent(value)}` : ""))
+    .join("");
 }
 
-/** @param {Date} date by the reader's clock; invalid where no day is chosen */
+/** @param date by the reader's clock; invalid where no day is chosen */
 const moment = (date) => (Number.isNaN(date.valueOf()) ? "" : date.toISOString());
 
-/**
- * Show a page of stored answers after those that are shown, and a button for the one after it.
- * @param {HTMLElement} list @param {HTMLElement} more where the button stands
- * @param {{recourse: any[], next_cursor: string | null}} page
- * @param {string} query @param {AbortSignal} signal of the list
- */
-function extend(list, more, page, query, signal) {
-  list.append(...page.recourse.map((one) => headed(HEADS, storedRow(one))));
-  if (page.next_cursor === null) return;
-  const button = h("button", { type: "button" }, "Older answers");
-  button.onclick = async () => {
-    button.disabled = true;
-    try {
-      const next = await fetchJson(`recourse?limit=20${query}&cursor=${page.next_cursor}`, { signal });
-      const last = list.children.length;
-      button.remove();
-      extend(list, more, next, query, signal);
-      list.children[last]?.querySelector("button")?.focus();
-    } catch (problem) {
-      button.disabled = false;
-      if (!isAborted(problem)) more.append(problemNote(problem));
-    }
-  };
-  more.prepend(button);
+// --- the audit: every promise of a model, verified against another version of it ---
+
+export function offerVersions() {
+  const versions = state.models.filter((m) => m.id === chosenModel().id);
+  fill("candidate", ...versions.map((m) => h("option", { value: fullName(m) }, readable(versionText(m)))));
+  $("candidate").value = fullName(versions.at(-1));
+  fill("audited");
 }
 
-/** Takes all that fits the filters as a table. @param {string} query */
-function exportButton(query) {
-  const button = h("button", { type: "button" }, "Take all of these as CSV");
-  button.onclick = async () => {
-    button.disabled = true;
-    try {
-      const table = await send(`recourse?limit=200${query}`, { headers: { Accept: "text/csv" } });
-      download(await table.blob(), "answers.csv");
-    } catch (problem) {
-      button.after(problemNote(problem));
-    } finally {
-      button.disabled = false;
-    }
-  };
-  return button;
-}
+export const audit = () =>
+  guarded($("audit").querySelector("button"), $("audited"), async () => {
+    const model = $("candidate").value;
+    const path = `models/${encodeURIComponent(model.split("@")[0])}/audits`;
+    const job = await fetchJson(path, { body: { model }, prefer: RESPOND_ASYNC });
+    const result = await runJob(job, $("audit-job"), { shown: true });
+    if (result) fill("audited", ...auditParts(result));
+  });
 
-const STATUSES = { found: "a way to a yes", not_found: "no way found", already_favourable: "already a yes" };
-
-/** One stored answer as a row, whose name opens the case. @param {any} stored */
-function storedRow({ id, reference, status, model, created_at: created, expires_at: expires, kept }) {
-  const cells = [
-    STATUSES[/** @type {"found"} */ (status)],
-    titleOf(model),
-    formatDate(created),
-    formatDate(expires),
-    kept === null ? "not checked" : h(kept ? "b.yes" : "b.no", {}, kept ? "kept" : "broken"),
+/** Kept and broken promises as a bar, in numbers, and one by one. */
+function auditParts({ promises, still_valid: kept, broken, promised_lower: lower, broken_promises: list }) {
+  if (promises === 0) return [h("p.note", "There are no promises to verify: store an answer first.")];
+  const share = kept / promises;
+  return [
+    h("div.share.audit.good", { "aria-hidden": "true", style: { "--share": `${100 * share}%` } }, h("i")),
+    h(
+      "p",
+      { role: "status" },
+      `Of ${counted(promises, "stored answer")}, `,
+      h(kept > 0 ? "b.yes" : "b", `${kept} kept`),
+      " and ",
+      h(broken > 0 ? "b.no" : "b", `${broken} broken`),
+      ` by this version: ${inHundred(share)} kept. An answer is kept if all its ways are.`,
+    ),
+    list.length > 0 && h("ul", ...list.map(brokenItem)),
+    lower !== null &&
+      forSpecialists(h("p.hint", `Mean worst-case bound under shift when they were given: ${lowerBound(lower)}.`)),
   ];
-  const name = h("button.link", { type: "button", title: id, onclick: () => openCase(id) }, reference ?? id);
-  return h("tr", {}, h("th", { scope: "row" }, name), ...cells.map((cell) => h("td", {}, cell)));
 }
+
+const brokenItem = ({ id, reference, reason }) =>
+  h(
+    "li",
+    reference === null ? h("code", id) : h("b", { title: id }, reference),
+    reason === "refused" ? ": the model says no" : ": the record no longer fits the model",
+  );

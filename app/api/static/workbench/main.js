@@ -1,35 +1,57 @@
-// @ts-check
-/**
- * The workbench: describe an applicant, see what would change the model's decision, and what more robustness costs.
- *
- * Everything on the page comes from the public API. Modules import only those before them in `page.html`.
- */
+/** The views of the page: one applicant, many applicants, promises, portfolio. The address says which one is shown. */
 
-import { Problem, fetchJson } from "./api.js";
-import { applicant, applicantField, fillApplicant } from "./applicant.js";
-import { audit, offerVersions } from "./audit.js";
+import { Problem, fetchJson, forgetKey, storedKey } from "./api.js";
+import { applicant, applicantField, fillApplicant, watchTyped } from "./applicant.js";
 import { listJobs, showFile, watchFile } from "./batch.js";
 import { drawCalibration, loadCalibration } from "./calibration.js";
+import { printLetter, recordLetter, showLetter } from "./case.js";
 import { decide, decideSoon } from "./decision.js";
 import { $, debounce, fill, h } from "./dom.js";
 import { formatDate } from "./format.js";
 import { askFrontier, drawFrontier } from "./frontier.js";
-import { forgetKey, storedKey } from "./key.js";
-import { findStored } from "./ledger.js";
-import { printLetter, recordLetter, showLetter } from "./letter.js";
-import { markCurrent, offerLimits } from "./limits.js";
-import { offerMethods, offerParameters } from "./method.js";
+import { refreshModel, showFutures } from "./futures.js";
+import { problemNote } from "./jobs.js";
+import { audit, findStored, offerVersions } from "./ledger.js";
+import { offerLimits } from "./limits.js";
+import { STANDARD_SHARE, followSlider, followTyped, offerKnobs, offerMethods, offerParameters } from "./method.js";
 import { listReports, startReport } from "./portfolio.js";
-import { problemNote } from "./problem.js";
 import { ask, askAgain, forgetAnswer, markOutdated } from "./question.js";
-import { refreshModel, showFutures } from "./rehearsal.js";
-import { STANDARD_SHARE, followSlider, followTyped, offerKnobs } from "./slider.js";
 import { baseFeatures, chosenModel, fullName, state } from "./state.js";
-import { watchTyped } from "./typed.js";
-import { followViews, shownView } from "./views.js";
 import { clearWishes } from "./wishes.js";
 
-/** @import { Applicant, Feature, Model } from "./types.d.ts" */
+const VIEWS = ["one", "many", "promises", "portfolio"];
+
+/** @returns the view that the address names; the one that is shown where it names none */
+function named() {
+  const name = location.hash.slice(1);
+  return VIEWS.includes(name) ? name : shownView();
+}
+
+const shownView = () => VIEWS.find((name) => !$(`view-${name}`).hidden) ?? VIEWS[0];
+
+function followViews(onShow) {
+  const show = () => {
+    const name = named();
+    const changed = name !== shownView();
+    for (const view of VIEWS) $(`view-${view}`).hidden = view !== name;
+    for (const tab of document.querySelectorAll(".tabs a")) {
+      if (tab.getAttribute("href") === `#${name}`) tab.setAttribute("aria-current", "page");
+      else tab.removeAttribute("aria-current");
+    }
+    document.querySelector(".skip").hidden = name !== VIEWS[0];
+    if (!changed) return;
+    scrollTo(0, 0);
+    $(`title-${name}`).focus({ preventScroll: true });
+    onShow(name);
+  };
+  addEventListener("hashchange", show);
+  show();
+}
+
+/**
+ * The workbench: describe an applicant, see what would change the model's decision, and what more robustness costs.
+ * Everything on the page comes from the public API. Modules import only those before them in `page.html`.
+ */
 
 /** Between two looks at a service that is not ready. */
 const RETRY_MS = 1500;
@@ -46,8 +68,7 @@ async function chooseModel() {
   showAbout();
   offerVersions();
   $("rules").textContent = rules.length > 0 ? `Every answer keeps to: ${rules.join("; ")}.` : "";
-  // The button lets the Enter key submit the form.
-  fill("fields", ...features.map(fieldOf), h("button.unseen", { tabindex: -1 }, "Show the ways to a yes"));
+  fill("fields", ...features.map(fieldOf));
   for (const id of ["limits", "how", "about-panel"]) $(id).hidden = false;
   $("example").disabled = samples.length === 0;
   $("example").textContent = "Fill in an example";
@@ -60,7 +81,6 @@ async function chooseModel() {
   showView(shownView());
 }
 
-/** Load what a view shows. @param {string} name */
 function showView(name) {
   if (state.features.length === 0) return;
   if (name === "many") (showFile(), listJobs());
@@ -68,10 +88,8 @@ function showView(name) {
   if (name === "portfolio") listReports();
 }
 
-/** @param {Feature} feature */
 const fieldOf = (feature) =>
   applicantField(feature, () => {
-    markCurrent(feature);
     markOutdated();
     decideSoon();
   });
@@ -81,13 +99,11 @@ function chooseMethod() {
   markOutdated();
 }
 
-/** What is known about the chosen version. */
 function showAbout() {
   const { description, registered_at: registered, ...model } = chosenModel();
-  fill("about", h("b", {}, fullName(model)), `, registered on ${formatDate(registered)}. ${description ?? ""}`);
+  fill("about", h("b", fullName(model)), `, registered on ${formatDate(registered)}. ${description ?? ""}`);
 }
 
-/** Fill in one example after the other. */
 function fillExample() {
   const [next, ...others] = state.samples;
   state.samples = [...others, next];
@@ -95,17 +111,15 @@ function fillExample() {
   startWith(next);
 }
 
-/** Let another person be the applicant. @param {Applicant} record */
 function startWith(record) {
   fillApplicant(record);
   clearWishes();
   offerLimits(askAgain);
-  state.features.forEach(markCurrent);
   forgetAnswer();
   decide();
 }
 
-/** Fill in the applicant of a stored answer, with its version of the model if that is in use. @param {any} event */
+/** Fill in the applicant of a stored answer, with its version of the model if that is in use. */
 async function followStored({ detail: { model, applicant, resolve } }) {
   const offered = [...$("model").options].some(({ value }) => value === model);
   if (offered && $("model").value !== model) {
@@ -116,7 +130,7 @@ async function followStored({ detail: { model, applicant, resolve } }) {
   resolve(offered);
 }
 
-/** Work whose failure is shown where the decision would be. @param {() => Promise<void>} work */
+/** Work whose failure is shown where the decision would be. */
 const guarded = (work) => async () => {
   try {
     await work();
@@ -126,15 +140,13 @@ const guarded = (work) => async () => {
   }
 };
 
-/** @param {() => void} work */
-const onSubmit = (work) => (/** @type {Event} */ event) => (event.preventDefault(), work());
+const onSubmit = (work) => (event) => (event.preventDefault(), work());
 
 function listen() {
   $("model").onchange = guarded(chooseModel);
   $("method").onchange = chooseMethod;
   $("example").onclick = fillExample;
-  $("fields").onsubmit = onSubmit(ask);
-  $("ask").onclick = () => ask();
+  $("fields").onsubmit = onSubmit(() => ask());
   for (const id of ["most", "months", "sequential", "count"]) $(id).oninput = askAgain;
   $("slider").oninput = () => (followSlider(), askAgain());
   $("slider-value").onchange = () => (followTyped(), askAgain());
@@ -146,7 +158,7 @@ function listen() {
   $("draw").onclick = askFrontier;
   $("against").onchange = drawFrontier;
   $("calibrated").onchange = drawCalibration;
-  $("find").onsubmit = onSubmit(findStored);
+  $("find").onsubmit = onSubmit(() => findStored(true));
   $("audit").onsubmit = onSubmit(audit);
   $("report").onclick = startReport;
   watchFile();
@@ -160,12 +172,12 @@ function listen() {
   );
 }
 
-/** Offer the models in use; the newest version of the first one is chosen. @param {Model[]} active */
+/** Offer the models in use; the newest version of the first one is chosen. */
 function offerModels(active) {
   if (active.length === 0) throw new Problem({ title: "No model", detail: "This service has no active model." });
   // The version comes first: a narrow field cuts off the end.
   const options = active.map((m) => h("option", { value: fullName(m) }, `Version ${m.version} of ${m.title}`));
-  const newest = /** @type {Model} */ (active.filter((m) => m.id === active[0].id).at(-1));
+  const newest = active.filter((m) => m.id === active[0].id).at(-1);
   fill("model", ...options);
   $("model").value = fullName(newest);
   $("model").disabled = false;
@@ -174,7 +186,7 @@ function offerModels(active) {
 async function start() {
   const [{ models }, { methods, default: standard }] = await Promise.all([fetchJson("models"), fetchJson("methods")]);
   Object.assign(state, { models, methods });
-  offerModels(models.filter((/** @type {Model} */ m) => m.active));
+  offerModels(models.filter((m) => m.active));
   offerMethods();
   $("method").value = standard;
   await chooseModel();
@@ -185,7 +197,7 @@ async function startOnceReady() {
   try {
     await start();
   } catch (problem) {
-    if (/** @type {any} */ (problem).document?.code !== "not-ready") throw problem;
+    if (problem.document?.code !== "not-ready") throw problem;
     document.body.classList.remove("loading");
     fill("verdict", "The service is starting. The page goes on by itself.");
     setTimeout(guarded(startOnceReady), RETRY_MS);

@@ -1,21 +1,15 @@
-// @ts-check
 /** The question "what would change the answer?": ask it, ask it again, and mark or forget answers that are outdated. */
 
-import { isAborted } from "./api.js";
 import { showAnswer } from "./answer.js";
-import { checkApplicant, faultText, faultyFeatures } from "./applicant.js";
-import { $, debounce, fill } from "./dom.js";
+import { isAborted } from "./api.js";
+import { checkApplicant, faultText, faultyFeatures, faultyTyped } from "./applicant.js";
+import { $, bringUp, debounce, fill } from "./dom.js";
 import { forgetCurve, markCurve } from "./frontier.js";
-import { submit } from "./jobs.js";
+import { problemNote, submit } from "./jobs.js";
 import { removeLimit } from "./limits.js";
-import { problemNote } from "./problem.js";
 import { recourseRequest } from "./request.js";
 import { state } from "./state.js";
-import { faultyTyped } from "./typed.js";
-import { bringUp } from "./views.js";
 import { addWish, removeWishes, showWishes } from "./wishes.js";
-
-/** @import { Relaxation, Wish } from "./types.d.ts" */
 
 let pending = new AbortController();
 
@@ -26,7 +20,7 @@ const ASKING = "Asking";
 
 /**
  * Ask, unless fields are empty or wrong.
- * @param {boolean} [requested] whether the reader asked for it, and is taken to the answer
+ * @param requested whether the reader asked for it, and is taken to the answer
  */
 export async function ask(requested = true) {
   askSoon.cancel();
@@ -56,22 +50,43 @@ export async function ask(requested = true) {
   if (requested && !mine.signal.aborted) bringUp($("answer"));
 }
 
-/** Show a problem in place of the answer. @param {any} problem */
 function showProblem(problem) {
   state.answer = null;
   $("answer-body").classList.remove("outdated");
   fill("answer-body", problemNote(problem));
 }
 
-/** @param {boolean} asking */
+function markAsked(asked) {
+  $("answer").classList.toggle("asked", asked);
+  arrange();
+}
+
+const narrow = matchMedia("(width < 62rem)");
+narrow.onchange = arrange;
+arrange();
+
+/**
+ * Put the parts of the view in the order in which they are seen, which the keyboard follows. Where there is room, the
+ * decision stands above the form and the answer beside them; else it is below the form, and an answer above both.
+ */
+function arrange() {
+  const [inputs, outputs, forms, decision] = ["inputs", "outputs", "forms", "pinned"].map((part) =>
+    document.querySelector(`#view-one .${part}`),
+  );
+  const focused = document.activeElement;
+  const answerFirst = narrow.matches && $("answer").classList.contains("asked");
+  if (answerFirst !== (outputs.nextElementSibling === inputs)) inputs[answerFirst ? "before" : "after"](outputs);
+  if (narrow.matches !== (forms.nextElementSibling === decision)) forms[narrow.matches ? "after" : "before"](decision);
+  if (document.activeElement !== focused) focused.focus({ preventScroll: true });
+}
+
 function busy(asking) {
   $("answer").setAttribute("aria-busy", String(asking));
   $("ask").classList.toggle("asking", asking);
-  if (asking) $("answer").classList.add("asked");
+  if (asking) markAsked(true);
   if (asking || $("answer-status").textContent === ASKING) $("answer-status").textContent = asking ? ASKING : "";
 }
 
-/** @param {AbortSignal} signal */
 async function answer(signal) {
   const background = $("background").checked;
   const body = { ...recourseRequest(), store: false };
@@ -83,7 +98,6 @@ async function answer(signal) {
   $("frontier").hidden = $("knob").options.length === 0 || found.status === "already_favourable";
 }
 
-/** Ask again without a limit that blocks. @param {Relaxation} relaxation */
 function askWithout(relaxation) {
   const { constraint, feature } = relaxation;
   if (constraint === "exclude" || constraint === "must_include") removeWishes(constraint, feature);
@@ -91,7 +105,6 @@ function askWithout(relaxation) {
   askAsWished();
 }
 
-/** Ask again after the wishes have changed. */
 function askAsWished() {
   showWishes(askAsWished);
   markOutdated();
@@ -101,7 +114,7 @@ function askAsWished() {
 const ACTIONS = {
   removeLimit: askWithout,
   takeLonger: () => (($("background").checked = true), ask()),
-  wish: (/** @type {Wish} */ wish) => (addWish(wish), askAsWished()),
+  wish: (wish) => (addWish(wish), askAsWished()),
 };
 
 /** Mark the answer and the curve, and stop waiting for others: the form has changed since. */
@@ -116,7 +129,7 @@ export function forgetAnswer() {
   pending.abort();
   askSoon.cancel();
   state.answer = null;
-  $("answer").classList.remove("asked");
+  markAsked(false);
   $("answer-body").classList.remove("outdated");
   fill("answer-body", ...START);
   fill("answer-job");

@@ -1,12 +1,10 @@
-// @ts-check
 /** The form as the body of a request. */
 
 import { applicant } from "./applicant.js";
 import { $ } from "./dom.js";
-import { readyFutures } from "./future.js";
 import { constraints, timing } from "./limits.js";
 import { isPlan, methodChoice, wayCount } from "./method.js";
-import { state } from "./state.js";
+import { readyFutures, state } from "./state.js";
 import { wishesRequest } from "./wishes.js";
 
 /** Noisy copies of a record that the model itself decides on: more reliable than an estimate from a local model. */
@@ -31,22 +29,25 @@ const question = () => ({
   certificate: { noise_samples: NOISE_SAMPLES },
 });
 
-/** The body of `POST /recourse`. */
 export const recourseRequest = () => ({ ...question(), ...wanted(), reasons: true });
 
 /**
  * The body of `POST /recourse/offers` about the applicant of another request, within its limits and wishes.
- * @param {any} asked the body of `POST /recourse`
+ * @param asked the body of `POST /recourse`
  */
 export function offersRequest({ model, applicant: record, constraints: limits, robustness, exclude }) {
   const immutable = [...(limits.immutable ?? []), ...(exclude?.features ?? [])];
-  return { model, applicant: record, constraints: { ...limits, immutable }, future_validity: robustness?.future_validity ?? null };
+  return {
+    model,
+    applicant: record,
+    constraints: { ...limits, immutable },
+    future_validity: robustness?.future_validity ?? null,
+  };
 }
 
-/** The first line of `POST /recourse/batch`; limits and wishes are of one person. @param {boolean} store */
+/** The first line of `POST /recourse/batch`; limits and wishes are of one person. */
 export const batchRequest = (store) => ({ ...common(), ...wanted(), store });
 
-/** The body of `POST /recourse/frontier`. @param {string} parameter @param {number[]} values */
 export function frontierRequest(parameter, values) {
   const { method, ...rest } = question();
   const members = isPlan() && wayCount() !== null && { count: wayCount() };

@@ -1,31 +1,26 @@
-// @ts-check
 /** What the page holds now, and what is chosen on it. */
 
 import { $ } from "./dom.js";
-
-/** @import { Applicant, Asked, Curve, Feature, Method, Model, Wish } from "./types.d.ts" */
+import { inHundred } from "./format.js";
 
 export const state = {
-  /** @type {Model[]} */ models: [],
-  /** @type {Method[]} */ methods: [],
-  /** @type {Feature[]} of the chosen model */ features: [],
-  /** @type {Applicant[]} example applicants of the chosen model, the next one first */ samples: [],
-  /** @type {Applicant} the record in the form with what follows from it, once known */ whole: {},
+  models: [],
+  methods: [],
+  /** of the chosen model */ features: [],
+  /** example applicants of the chosen model, the next one first */ samples: [],
+  /** the record in the form with what follows from it, once known */ whole: {},
   /** share of the future models that an answer is asked for */ share: 0,
-  /** @type {Wish[]} what the person rules out, or will do anyway */ wishes: [],
-  /** @type {any} the latest answer */ answer: null,
-  /** @type {Asked | null} the request behind it */ asked: null,
-  /** @type {Curve | null} the frontier that is shown */ curve: null,
+  /** what the person rules out, or will do anyway */ wishes: [],
+  /** the latest answer */ answer: null,
+  /** the request behind it */ asked: null,
+  /** the frontier that is shown */ curve: null,
 };
 
-/** @param {{id: string, version: string}} model @returns {string} as the API names it */
 export const fullName = ({ id, version }) => `${id}@${version}`;
 
-export const chosenModel = () =>
-  /** @type {Model} */ (state.models.find((model) => fullName(model) === $("model").value));
+export const chosenModel = () => state.models.find((model) => fullName(model) === $("model").value);
 
-export const chosenMethod = () =>
-  /** @type {Method} */ (state.methods.find((method) => method.name === $("method").value));
+export const chosenMethod = () => state.methods.find((method) => method.name === $("method").value);
 
 /** The features of a record that is sent: the service computes the others. */
 export const baseFeatures = () => state.features.filter((feature) => feature.derived === null);
@@ -33,7 +28,6 @@ export const baseFeatures = () => state.features.filter((feature) => feature.der
 /** The features that the service computes. */
 export const derivedFeatures = () => state.features.filter((feature) => feature.derived !== null);
 
-/** @param {string | null} name @returns {Feature | undefined} */
 export const featureNamed = (name) => state.features.find((feature) => feature.name === name);
 
 /** How many points a yes needs, of a model that gives points. */
@@ -47,4 +41,41 @@ export function threshold() {
   const { output, threshold: at } = chosenModel();
   if (at === null || output === "label" || output === "points") return null;
   return output === "logit" ? 1 / (1 + Math.exp(-at)) : at;
+}
+
+/** Future models in words: what they are, and how many of them say yes. */
+
+/** The parameter of a request that asks for a share of them. */
+export const FUTURE_VALIDITY = "future_validity";
+
+const NOUNS = {
+  retrained: "retrained models",
+  command: "retrained models",
+  supplied: "supplied models",
+  stand_in: "stand-in models",
+};
+
+export const futureNoun = (source = readyFutures()?.source) => NOUNS[source] ?? "future models";
+
+/** @returns those of the chosen model; null unless they are ready */
+export function readyFutures() {
+  const { futures } = chosenModel();
+  return futures.status === "ready" ? futures : null;
+}
+
+/** @returns such as `57 of 60` */
+export const countOf = (share, models) => `${Math.round(share * models)} of ${models}`;
+
+/** What the answer was to withstand, and which models this is measured with. */
+export function futureSource({ asked, source }) {
+  const search = asked === null ? "" : `; it required a yes from ${inHundred(asked)} other ${futureNoun(source)}`;
+  return `None of these models took part in the search${search}.`;
+}
+
+/** What a stress is about. */
+export function stressName({ column, direction }) {
+  const up = direction === "up";
+  if (column === "@score") return up ? "stronger applicants" : "weaker applicants";
+  if (column === "@label") return up ? "good outcomes" : "bad outcomes";
+  return `${up ? "high" : "low"} values of ${column.replaceAll("_", " ")}`;
 }

@@ -1,13 +1,9 @@
-// @ts-check
 /** What the person rules out, and what they will do anyway: buttons on each change, and chips above the answer. */
 
-import { $, fill, h } from "./dom.js";
-import { track } from "./feature.js";
+import { checkTyped } from "./applicant.js";
+import { $, button, fill, h } from "./dom.js";
 import { formatValue } from "./format.js";
 import { featureNamed, state } from "./state.js";
-import { checkTyped } from "./typed.js";
-
-/** @import { Feature, Value, Wish } from "./types.d.ts" */
 
 /** The wishes as parts of a request; none where there are none. */
 export const wishesRequest = () =>
@@ -19,61 +15,47 @@ export const wishesRequest = () =>
     must_include: wishesOf("must").map(changeTo),
   };
 
-/** @param {Wish["kind"]} kind */
 const wishesOf = (kind) => state.wishes.filter((wish) => wish.kind === kind);
 
-/** @param {Wish} wish */
 const changeTo = ({ feature, to }) => ({ feature, to });
 
-/** Add a wish in place of those that it replaces. @param {Wish} wish */
+/** Add a wish in place of those that it replaces. */
 export function addWish(wish) {
   const numeric = featureNamed(wish.feature)?.categories == null;
-  const replaced = (/** @type {Wish} */ old) =>
+  const replaced = (old) =>
     old.feature === wish.feature && (wish.kind !== "change" || old.kind !== "change" || numeric || old.to === wish.to);
   state.wishes = [...state.wishes.filter((old) => !replaced(old)), wish];
 }
 
-/**
- * Remove what the request excludes or includes of a feature; null for all features.
- * @param {"exclude" | "must_include"} part @param {string | null} name
- */
+/** Remove what the request excludes or includes of a feature; null for all features. */
 export function removeWishes(part, name) {
-  const inPart = (/** @type {Wish} */ { kind }) => (kind === "must") === (part === "must_include");
+  const inPart = ({ kind }) => (kind === "must") === (part === "must_include");
   state.wishes = state.wishes.filter((wish) => !inPart(wish) || (name !== null && wish.feature !== name));
 }
 
-/**
- * Buttons of a change: it cannot be made, or will be made anyway.
- * @param {any} change of an answer @param {(wish: Wish) => void} onWish
- */
+/** Buttons of a change: it cannot be made, or will be made anyway. @param change of an answer */
 export function wishButtons({ feature: name, from, to, text }, onWish) {
   const feature = featureNamed(name);
   if (!feature) return null;
   const sentence = text.replace(/\.$/, "");
-  const button = (/** @type {string[]} */ [words, more], /** @type {string} */ about, /** @type {Wish} */ wish) =>
-    h(
-      "button.wish",
-      { type: "button", onclick: () => onWish(wish), title: words + more, "aria-label": `${words}${more}: ${about}` },
-      words,
-    );
+  const wishButton = (words, rest, about, wish) =>
+    button(words, () => onWish(wish), { class: "wish", "aria-label": `${words}${rest}: ${about}` });
   const pinned = state.wishes.some((wish) => wish.kind === "must" && wish.feature === name);
   // Of a feature with two values, this change is the only one.
   const kind = feature.type === "binary" ? "feature" : "change";
-  const change = /** @type {Wish} */ ({ kind, feature: name, from, to });
+  const change = { kind, feature: name, from, to };
   const tooFar = { ...change, to: tooFarFrom(feature, from, to) };
   return h(
     "div.wish-row",
-    {},
-    button(["Can’t", " do this"], sentence, tooFar),
-    change.kind === "change" && button(["Leave it", " as it is"], feature.label, { ...change, kind: "feature" }),
-    !pinned && button(["Will do", " it"], sentence, { ...change, kind: "must" }),
+    wishButton("Can’t", " do this", sentence, tooFar),
+    change.kind === "change" && wishButton("Leave it", " as it is", feature.label, { ...change, kind: "feature" }),
+    !pinned && wishButton("Will do", " it", sentence, { ...change, kind: "must" }),
   );
 }
 
 /**
- * Where "too far" begins for who cannot make a change: at the first number that is nearer to it than to their own, as the
- * one next to it would be no answer. Other values are themselves.
- * @param {Feature} feature @param {Value} from @param {Value} to @returns {Value}
+ * Where "too far" begins for who cannot make a change: at the first number that is nearer to it than to their own, as
+ * the one next to it would be no answer. Other values are themselves.
  */
 function tooFarFrom(feature, from, to) {
   if (feature.categories || typeof from !== "number" || typeof to !== "number") return to;
@@ -83,14 +65,14 @@ function tooFarFrom(feature, from, to) {
   return Math.abs(number - from) < Math.abs(to - from) ? Number(number.toPrecision(12)) : to;
 }
 
-/** Show what is ruled out or included so far. @param {() => void} onChange called when a wish was changed or removed */
+/** Show what is ruled out or included so far. @param onChange called when a wish was changed or removed */
 export function showWishes(onChange) {
-  const group = (/** @type {string} */ title, /** @type {Wish[]} */ wishes) =>
+  const group = (title, wishes) =>
     wishes.length > 0 &&
     h(
       "div.chips",
       { role: "group", "aria-label": title },
-      h("b", {}, `${title}:`),
+      h("b", `${title}:`),
       ...wishes.map((wish) => chip(wish, onChange)),
     );
   fill(
@@ -100,9 +82,8 @@ export function showWishes(onChange) {
   );
 }
 
-/** @param {Wish} wish @param {() => void} onChange */
 function chip(wish, onChange) {
-  const feature = /** @type {Feature} */ (featureNamed(wish.feature));
+  const feature = featureNamed(wish.feature);
   const remove = () => {
     state.wishes = state.wishes.filter((one) => one !== wish);
     onChange();
@@ -111,18 +92,14 @@ function chip(wish, onChange) {
   const words = typed ? `${feature.label}: not` : wishText(feature, wish);
   return h(
     "span.chip",
-    {},
-    h("span", {}, words),
+    h("span", words),
     typed && limitInput(feature, wish, onChange),
-    typed && h("span", {}, `${feature.unit ?? ""} ${beyond(wish)}`),
-    h("button", { type: "button", onclick: remove, "aria-label": `Remove: ${wishText(feature, wish)}` }, "×"),
+    typed && h("span", `${feature.unit ?? ""} ${beyond(wish)}`),
+    button("×", remove, { "aria-label": `Remove: ${wishText(feature, wish)}` }),
   );
 }
 
-/**
- * How far the person cannot go, to be corrected.
- * @param {Feature} feature @param {Wish} wish @param {() => void} onChange
- */
+/** How far the person cannot go, to be corrected. */
 function limitInput(feature, wish, onChange) {
   const input = h("input", {
     type: "number",
@@ -142,20 +119,18 @@ function limitInput(feature, wish, onChange) {
   return input;
 }
 
-/** The side of a number on which everything is too far. @param {Wish} wish */
+/** The side of a number on which everything is too far. */
 const beyond = ({ from, to }) => (typeof from === "number" && Number(to) < from ? "or less" : "or more");
 
-/** @param {Feature} feature @param {Wish} wish @returns {string} */
 function wishText(feature, wish) {
   const { kind, to } = wish;
-  const value = formatValue(feature, /** @type {Value} */ (to));
+  const value = formatValue(feature, to);
   if (kind === "feature") return `${feature.label}: no change`;
   if (kind === "must") return `${feature.label}: ${value}`;
   if (!feature.categories) return `${feature.label}: not ${value} ${beyond(wish)}`;
-  return `${feature.label}: not ${value}${track(feature) ? ", nor beyond" : ""}`;
+  return `${feature.label}: not ${value}${feature.type === "ordinal" ? ", nor beyond" : ""}`;
 }
 
-/** Forget every wish: another person, or another model. */
 export function clearWishes() {
   state.wishes = [];
   $("wishes").replaceChildren();

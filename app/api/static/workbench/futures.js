@@ -1,15 +1,10 @@
-// @ts-check
 /** The future models of the chosen model: what is known about them, and the job that trains them. */
 
 import { fetchJson } from "./api.js";
 import { $, fill, h } from "./dom.js";
 import { formatDate } from "./format.js";
-import { futureNoun, stressName } from "./future.js";
-import { runJob } from "./jobs.js";
-import { problemNote } from "./problem.js";
-import { chosenModel, fullName, state } from "./state.js";
-
-/** @import { Futures, Job, Model } from "./types.d.ts" */
+import { problemNote, runJob } from "./jobs.js";
+import { chosenModel, fullName, futureNoun, state, stressName } from "./state.js";
 
 const POLL_MS = 5000;
 
@@ -19,14 +14,13 @@ const DENIED = "insufficient-scope";
 let denied = false;
 let watching = new AbortController();
 
-/** Load what is known about a model now. @param {string} name */
 export async function refreshModel(name) {
   const model = await fetchJson(`models/${encodeURIComponent(name)}`);
   const i = state.models.findIndex((known) => fullName(known) === name);
   if (i >= 0) state.models[i] = model;
 }
 
-/** Show the future models of the chosen model. @param {() => void} onChange called when they are trained */
+/** Show the future models of the chosen model. @param onChange called when they are trained */
 export function showFutures(onChange) {
   watching.abort();
   watching = new AbortController();
@@ -36,28 +30,25 @@ export function showFutures(onChange) {
   if (model.futures.status === "pending") followPending(model, onChange);
 }
 
-/** @param {Futures} futures */
 function statusParts(futures) {
   if (futures.status === "ready") return readyParts(futures);
   if (futures.status === "pending")
-    return [h("p", {}, "Future models are being trained. Until then, answers say nothing about the next model.")];
+    return [h("p", "Future models are being trained. Until then, answers say nothing about the next model.")];
   if (futures.status === "failed")
-    return [h("p.note.bad", {}, `Training future models failed: ${(futures.detail ?? "").replace(/\.?$/, ".")}`)];
-  return [h("p", {}, "No future models: answers say nothing about the lender’s next model.")];
+    return [h("p.note.bad", `Training future models failed: ${(futures.detail ?? "").replace(/\.?$/, ".")}`)];
+  return [h("p", "No future models: answers say nothing about the lender’s next model.")];
 }
 
-/** @param {Futures} futures that are ready */
 function readyParts({ source, search, held_back: held, agreement, labels, stress, dropped, created_at: created }) {
   const noun = futureNoun(source);
   const total = Number(search) + Number(held);
   const roles = `${search} guide the search for an answer, and ${held} others measure how many still say yes.`;
   const agree = `They agree with this model on ${Math.round(100 * Number(agreement))}% of records`;
   return [
-    h("p", {}, h("b", {}, `${total} ${noun}: `), roles),
+    h("p", h("b", `${total} ${noun}: `), roles),
     h(
       "p.hint",
-      {},
-      `${ORIGINS[/** @type {"retrained"} */ (source)]}, on ${formatDate(created ?? "")}. ${agree}.`,
+      `${ORIGINS[source]}, on ${formatDate(created ?? "")}. ${agree}.`,
       labels === "own_decisions" &&
         " They learned this model’s decisions, not true outcomes, which understates the effect of retraining.",
       stress &&
@@ -75,7 +66,7 @@ const ORIGINS = {
   stand_in: "Of another kind than this model, trained from samples of its records",
 };
 
-/** @param {Model} model @param {() => void} onChange @returns {any} null where it would do nothing */
+/** @returns null where it would do nothing */
 function trainButton(model, onChange) {
   const { status } = model.futures;
   if (denied || status === "pending") return null;
@@ -84,7 +75,6 @@ function trainButton(model, onChange) {
   return h("button.link", attributes, again ? "Train them again" : "Train future models");
 }
 
-/** @param {Model} model @param {() => void} onChange */
 async function train(model, onChange) {
   const { signal } = watching;
   $("train").disabled = true;
@@ -93,17 +83,17 @@ async function train(model, onChange) {
     await follow(await fetchJson(path, { body: {}, signal }), model, onChange);
   } catch (problem) {
     if (signal.aborted) return;
-    denied ||= /** @type {any} */ (problem).document?.code === DENIED;
+    denied ||= problem.document?.code === DENIED;
     fill("futures", ...statusParts(model.futures), trainButton(model, onChange));
     fill("futures-job", problemNote(problem));
   }
 }
 
-/** Show the progress of a job, then what it made. @param {Job} job @param {Model} model @param {() => void} onChange */
+/** Show the progress of a job, then what it made. */
 async function follow(job, model, onChange) {
   const { signal } = watching;
   const bar = h("div");
-  fill("futures-job", bar, h("p.hint", {}, "Job ", jobLink(job)));
+  fill("futures-job", bar, h("p.hint", "Job ", jobLink(job)));
   const failure = await runJob(job, bar, { signal }).then(
     () => null,
     (problem) => problem,
@@ -114,23 +104,20 @@ async function follow(job, model, onChange) {
   if (failure && chosenModel().futures.status === "ready") fill("futures-job", problemNote(failure));
 }
 
-/** Look for the job of future models that are being trained. @param {Model} model @param {() => void} onChange */
+/** Look for the job of future models that are being trained. */
 async function followPending(model, onChange) {
   const { signal } = watching;
   const { jobs } = await fetchJson("jobs", { signal }).catch(() => ({ jobs: [] }));
   if (signal.aborted) return;
-  const open = jobs.filter(
-    (/** @type {Job} */ job) => job.kind === "futures" && ["queued", "running"].includes(job.status),
-  );
+  const open = jobs.filter((job) => job.kind === "futures" && ["queued", "running"].includes(job.status));
   if (open.length === 1) return follow(open[0], model, onChange);
-  fill("futures-job", ...open.map((/** @type {Job} */ job) => h("p.hint", {}, "Job ", jobLink(job))));
+  fill("futures-job", ...open.map((job) => h("p.hint", "Job ", jobLink(job))));
   setTimeout(() => signal.aborted || update(model, onChange), POLL_MS);
 }
 
-/** @param {Job} job */
 const jobLink = ({ id }) => h("a", { href: `jobs/${id}` }, id);
 
-/** Show what has become of the future models of a model. @param {Model} model @param {() => void} onChange */
+/** Show what has become of the future models of a model. */
 async function update(model, onChange) {
   const { signal } = watching;
   await refreshModel(fullName(model)).catch(() => {});
