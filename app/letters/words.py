@@ -1,31 +1,94 @@
 """Words of the manifest that a letter needs and that are not there: names of codes, and a language's own."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from app.letters.language import Language
 from app.letters.letter import Facts, Notice
 from app.recourse.actions.sentences import level_text, title_text
-from app.recourse.features import Feature, FeatureType, RawValue
+from app.recourse.features import Change, Feature, FeatureType, RawValue
 
 CODE = re.compile(r"[A-Z]{0,4}[-_ ]?\d+(\.0)?")
 """A level that nobody reads as a word, such as A43; a number alone is one where levels have no order."""
 UNEXPLAINED = re.compile(r"code -?\d+(\.\d+)?")
 """What a draft calls a special number that nobody has explained yet."""
 
+NAMED = 5
+"""Keys that a sentence lists, and words of each."""
+
 
 def missing_words(facts: Facts, notice: Notice, language: Language, default: str) -> tuple[str, ...]:
-    """Keys of the manifest without which the letter states a code, or speaks two languages.
-
-    A manifest that says nothing in a language is taken to be in it where that is the `default` of all letters.
-    """
+    """Keys of the manifest without which the letter states a code, or speaks two languages."""
     said = " ".join(_said(notice))
-    found = [f"level_names of {one.name}" for one, level in _stated(facts) if _is_code(one, level, said, language)]
-    if language.tag != "en" and (language.tag != default or any(language.tag in one.words for one in facts.features)):
-        found += [f"words.{language.tag} of {one.name}" for one, level in _stated(facts)
-                  if _is_foreign(one, level, said, language)]  # fmt: skip
-        found += [] if language.tag in facts.titles else [f"titles.{language.tag}"]
-    return tuple(f"{key} in model.yaml" for key in dict.fromkeys(found))
+    spoken = Spoken(features=facts.features, titles=facts.titles, default=default)
+    lacking = spoken.lacking(language, _stated(facts), lambda text: _has(said, text))
+    return tuple(f"{key} in model.yaml" for key in lacking)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """What a manifest says of its features, in the languages of letters."""
+
+    features: Sequence[Feature]
+    titles: Mapping[str, str]
+    """In other languages than the manifest's own."""
+    default: str
+    """The language of letters for which none is asked. A manifest that says nothing in it is taken to be in it."""
+
+    def lacking(
+        self, language: Language, stated: Iterable[tuple[Feature, RawValue]], said: Callable[[str], bool]
+    ) -> dict[str, list[str]]:
+        """Keys of the manifest with the words that they lack, of features and values that a letter states.
+
+        Parameters
+        ----------
+        said : whether a word stands in the letter
+        """
+        pairs, found = list(stated), dict[str, list[str]]()
+
+        def note(key: str, texts: Iterable[str]) -> None:
+            for text in filter(said, texts):
+                found.setdefault(key, []).append(text)
+
+        for one, level in pairs:
+            note(f"level_names of {one.name}", _codes(one, level, language))
+        if language.tag != "en" and (language.tag != self.default or language.tag in self._tags()):
+            for one, level in pairs:
+                note(f"words.{language.tag} of {one.name}", _foreign(one, level, language))
+            if language.tag not in self.titles:
+                found[f"titles.{language.tag}"] = []
+        return found
+
+    def gaps(self, languages: Mapping[str, Language]) -> Iterator[str]:
+        """A sentence on each language of the manifest in which letters could lack words; any value may be stated."""
+        pairs = [(one, level) for one in self.features if _is_told(one)
+                 for level in (None, *(one.special if one.is_number else one.levels))]  # fmt: skip
+        for tag in sorted({self.default, *self._tags()} & languages.keys()):
+            lacking = self.lacking(languages[tag], pairs, bool)
+            keys = [_key_text(key, list(dict.fromkeys(texts))) for key, texts in lacking.items()]
+            if keys:
+                more = f" and {len(keys) - NAMED} other keys" if len(keys) > NAMED else ""
+                yield (
+                    f"Letters in {tag} are refused where they would state what model.yaml has no words for: "
+                    f"{', '.join(keys[:NAMED])}{more}"
+                )
+
+    def _tags(self) -> set[str]:
+        return {*self.titles, *(tag for one in self.features for tag in one.words)}
+
+
+def _key_text(key: str, texts: Sequence[str]) -> str:
+    named = ", ".join(f'"{text}"' for text in texts[:NAMED])
+    return f"{key} (for {named}{', …' if len(texts) > NAMED else ''})" if texts else key
+
+
+def _is_told(feature: Feature) -> bool:
+    """Whether a letter may state values of a feature: as a reason without words of its own, or in a way."""
+    if feature.protected:
+        return False
+    moves = feature.change is not Change.NONE and feature.derived is None and feature.moves_with_time is None
+    return moves or (feature.reason.named and not feature.reason.text)
 
 
 def _said(notice: Notice) -> Iterator[str]:
@@ -48,30 +111,32 @@ def _stated(facts: Facts) -> Iterator[tuple[Feature, RawValue]]:
             yield features[change["feature"]], way["applicant"][change["feature"]]
 
 
-def _is_code(feature: Feature, value: RawValue, said: str, language: Language) -> bool:
+def _codes(feature: Feature, value: RawValue, language: Language) -> Iterator[str]:
+    """What a letter would say of a value that is a code without a name."""
     if value is None or isinstance(value, bool):
-        return False
+        return
     if feature.is_number:
         meaning = feature.special.get(float(value), "")
-        return UNEXPLAINED.fullmatch(meaning) is not None and _has(said, meaning)
+        if UNEXPLAINED.fullmatch(meaning):
+            yield meaning
+        return
     level = str(value)
-    if feature.level_key(value) in {**feature.level_names, **_levels(feature, language)} or not CODE.fullmatch(level):
-        return False
-    return not (feature.type is FeatureType.ORDINAL and level.replace(".", "").isdigit()) and _has(said, level)
+    named = feature.level_key(value) in {**feature.level_names, **_levels(feature, language)}
+    counted = feature.type is FeatureType.ORDINAL and level.replace(".", "").isdigit()
+    if CODE.fullmatch(level) and not named and not counted:
+        yield level
 
 
-def _is_foreign(feature: Feature, value: RawValue, said: str, language: Language) -> bool:
+def _foreign(feature: Feature, value: RawValue, language: Language) -> Iterator[str]:
+    """What a letter would say of a feature and its value in another language than its own."""
     words = feature.words.get(language.tag)
-    if (words is None or words.label is None) and _has(said, title_text(feature)):
-        return True
+    if words is None or words.label is None:
+        yield title_text(feature)
     if feature.is_number or value is None or isinstance(value, bool):
-        return False
+        return
     named = level_text(feature, value, language.phrases)
-    return (
-        feature.level_key(value) not in _levels(feature, language)
-        and any(map(str.isalpha, named))
-        and _has(said, named)
-    )
+    if feature.level_key(value) not in _levels(feature, language) and any(map(str.isalpha, named)):
+        yield named
 
 
 def _levels(feature: Feature, language: Language) -> dict[str, str]:

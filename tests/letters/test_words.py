@@ -6,7 +6,7 @@ import pytest
 
 from app.letters.letter import Facts, Lender, notice_of
 from app.letters.regime import Templates
-from app.letters.words import missing_words
+from app.letters.words import Spoken, missing_words
 from app.recourse.features import Feature, FeatureType, ReasonWords, Words
 from tests.letters.test_letter import answered
 
@@ -61,3 +61,34 @@ def test_a_letter_speaks_one_language() -> None:
 
 def test_a_manifest_in_the_language_of_the_lender_needs_no_words() -> None:
     assert missing(levels("Büro", "Hof"), "Büro", "de", default="de") == []
+
+
+def gaps(*features: Feature, default: str = "en", **titles: str) -> list[str]:
+    """What is said of the words of a manifest before there is an answer."""
+    spoken = Spoken(features=features, titles=titles, default=default)
+    return list(spoken.gaps(Templates.read("general", None, default).languages))
+
+
+def test_what_a_letter_would_lack_is_known_of_the_manifest() -> None:
+    """Whatever is missing from the letter about a value is named, with the same key, before there is an answer."""
+    codes = levels("A43", "B2", words={"de": Words(label="Arbeit", levels={"A43": "Radio"})})
+    for language, default in [("en", "en"), ("de", "en"), ("de", "de")]:
+        said = " ".join(gaps(codes, default=default, de="Kredit"))
+        for value in ("A43", "B2"):
+            for key in missing(codes, value, language, default=default, de="Kredit"):
+                assert key.removesuffix(" in model.yaml") in said
+    english, german = gaps(codes, de="Kredit")[::-1]
+    refused = "Letters in {} are refused where they would state what model.yaml has no words for: {}"
+    assert english == refused.format("en", 'level_names of work (for "A43", "B2")')
+    assert german.startswith(refused.format("de", 'level_names of work (for "B2")'))
+
+
+def test_a_manifest_with_all_its_words_lacks_none() -> None:
+    whole = levels("clerk", "farmer", words={"de": Words(label="Arbeit", levels={"clerk": "Büro", "farmer": "Hof"})})
+    assert gaps(whole, de="Kredit") == []
+    assert gaps(levels("clerk")) == [], "German is no language of this manifest"
+    assert gaps(levels("Büro"), default="de") == [], "it is taken to be in the language of all letters"
+    assert gaps(levels("A43", protected=True)) == []
+    assert gaps(whole) == [
+        "Letters in de are refused where they would state what model.yaml has no words for: titles.de"
+    ]
