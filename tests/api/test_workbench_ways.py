@@ -1,6 +1,7 @@
 """Several ways on the workbench: side by side, with what the person rules out and what they will do anyway."""
 
 import math
+import re
 from typing import Any
 
 import httpx
@@ -390,5 +391,7 @@ def test_terms_that_are_accepted_are_shown_with_all_others(workbench: Open) -> N
     for row, one in zip(rows, every["offers"], strict=True):
         assert row[0] == f"{one['terms']['amount']:,} EUR"
         assert row[1] == f"{one['terms']['term']} months"
-        assert row[2] == f"{round(60 * one['future']['probability'])} of 60"
+        # The same number as in the service's own sentence.
+        least = re.search(r"at least (\d+) in 100", one["future"]["promise"])
+        assert row[2] == (f"at least {least[1]}" if least else "not known")
     assert violations(page) == []

@@ -175,7 +175,8 @@ const continues = (before, line, isList) =>
 /** The letter that is shown: of which answer, its page, and who is told once it is recorded. */
 let shown = { id: "", page: "", onSent: () => {} };
 
-export const letterButton = (id, onSent = () => {}) => button("Letter", () => openLetter(id, onSent));
+export const letterButton = (id, onSent = () => {}) =>
+  button("Letter", () => openLetter(id, onSent), { class: "primary" });
 
 async function openLetter(id, onSent) {
   shown = { id, page: "", onSent };
