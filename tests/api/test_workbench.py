@@ -24,8 +24,8 @@ from tests.browser import Open, Page, ask, fill_in, text, violations, workbench_
 from tests.conftest import Running, run
 from tests.registry.loan import make_linear
 
-MOST_BYTES = 80_000
-"""Of everything that is loaded before the page can be used, as it is sent."""
+MOST_BYTES, MOST_READ = 80_000, 210_000
+"""Of everything that is loaded before the page can be used: as it is sent, and as the browser reads it."""
 
 MOST_LINES = 400
 """Of a module."""
@@ -99,6 +99,7 @@ def test_the_page_is_small(client: httpx.Client) -> None:
             assert response.status_code == 200
             sizes[path] = len(b"".join(response.iter_raw()))
     assert sum(sizes.values()) < MOST_BYTES, sizes
+    assert sum(len(client.get(path).content) for path in sizes) < MOST_READ
 
 
 @pytest.mark.slow
@@ -772,6 +773,23 @@ def test_lines_have_the_numbers_that_an_editor_shows(workbench: Open, demo: Runn
     assert "Line 7: Age must be at most 80 years." in said
     assert "Line 8: The reference has more than 200 characters." in said
     assert "Line 4 has a quotation mark" in give(page, "\n".join([header, "", "", '"a"b']))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("separator", "number", "fits"), [(";", "12,5", True), (";", "12.5", True), (",", "12,5", False)]
+)
+def test_decimal_commas_are_read_where_they_separate_nothing(
+    workbench: Open, demo: Running, separator: str, number: str, fits: bool
+) -> None:
+    page = workbench()
+    show(page, "Many applicants")
+    sample = httpx.get(f"{demo.url}/models/consumer-loan/schema").json()["sample"]
+    whole = {name: int(value) if isinstance(value, float) else value for name, value in sample.items()}
+    cells = (f'"{one}"' for one in (whole | {"card_utilisation": number}).values())
+    said = give(page, "\n".join([separator.join(whole), separator.join(cells)]))
+    assert ("Every value fits the model." in said) == fits
+    assert fits or "is “12,5”, and must be a number" in said
 
 
 @pytest.mark.slow

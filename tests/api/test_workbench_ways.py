@@ -135,9 +135,10 @@ def test_the_keyboard_goes_the_way_the_eye_does(workbench: Open, width: int) -> 
                 const parts = [...document.querySelectorAll("header, .intro, .forms, #decision, .outputs, footer")];
                 const shown = parts.filter((part) => part.clientHeight);
                 // Where a part would stand that sticks to an edge of the window.
-                document.getElementById("decision").style.position = "static";
+                const sticky = [...document.querySelectorAll(".pinned, #decision")];
+                for (const part of sticky) part.style.position = "static";
                 const boxes = shown.map((part) => part.getBoundingClientRect());
-                document.getElementById("decision").style.position = "";
+                for (const part of sticky) part.style.position = "";
                 const name = (part) => part.id || part.className || part.localName;
                 return shown.map((part, i) =>
                     i && boxes[i].top < boxes[i - 1].bottom - 1 && boxes[i].left < boxes[i - 1].right - 1

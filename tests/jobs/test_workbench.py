@@ -106,6 +106,7 @@ def test_promises_are_checked_against_versions_of_the_chosen_model(workbench: Op
     page = workbench()
     for model in ("odd", "loan"):
         choose(page, model)
+        page.wait_for_selector(f"#candidate option[value='{model}@1']", state="attached")
         offered = page.locator("#candidate option").evaluate_all("options => options.map(({ value }) => value)")
         assert {value.split("@")[0] for value in offered} == {model}
 

@@ -14,19 +14,19 @@ import { baseFeatures, featureNamed, fullName, state } from "./state.js";
 import { wayCards } from "./ways.js";
 
 /** The case that is open; one that comes late does not take its place. */
-let opened = "";
+let opened = { id: "" };
 
 /** Show a case below the list. @param id of a stored answer */
 export async function openCase(id) {
-  opened = id;
+  const mine = (opened = { id });
   try {
     const file = await fetchJson(`recourse/${id}/case`);
-    if (opened !== id) return;
+    if (opened !== mine) return;
     show(file);
     bringUp($("case"));
     await handOn(file);
   } catch (problem) {
-    if (opened !== id) return;
+    if (opened !== mine) return;
     $("case").hidden = false;
     fill("case-body", problemNote(problem));
     bringUp($("case"));
@@ -38,7 +38,7 @@ function show(file) {
   const found = answer.counterfactuals.length > 0;
   const readAgain = async () => {
     const now = await fetchJson(`recourse/${id}/case`);
-    if (opened === id) show(now);
+    if (opened.id === id) show(now);
   };
   $("case").hidden = false;
   $("case-title").textContent = `Case ${reference ?? id}`;
@@ -50,7 +50,7 @@ function show(file) {
       "div.row",
       answer.status !== "already_favourable" && letterButton(id, readAgain),
       button("Case file", () => openPage(`recourse/${id}/case?format=html`, `case ${reference ?? id}.html`)),
-      button("Close", () => ((opened = ""), ($("case").hidden = true))),
+      button("Close", () => ((opened = { id: "" }), ($("case").hidden = true))),
     ),
     h("h3.unseen", "The ways of this answer"),
     found ? wayCards(answer) : h("p.hint", answer.detail ?? ""),

@@ -1,6 +1,7 @@
 /** Applicants in a file of separated values: one in each line, under the names or labels of the features. */
 
 import { EMPTY, numberText, valueFault } from "./applicant.js";
+import { isNumber } from "./feature.js";
 import { formatValue, meaningOf } from "./format.js";
 import { baseFeatures, derivedFeatures } from "./state.js";
 
@@ -62,9 +63,14 @@ export function readRecords(text) {
   if (lines.length === 0) throw new SyntaxError("The file has names of columns, but no applicants below them.");
   const reference = names.findIndex((name) => REFERENCES.includes(name));
   const used = new Set([...features.map(({ at }) => at), reference, ...derivedFeatures().map(place)]);
+  const numbers = features.filter(({ feature }) => isNumber(feature));
+  const points = lines.some(({ cells }) => numbers.some(({ at }) => cells[at]?.includes(".")));
+  const decimal = separatorOf(text) !== "," && !points ? "," : ".";
   const rows = lines.map(({ cells }) => ({
     ...(reference >= 0 && cells[reference] && { reference: cells[reference] }),
-    applicant: Object.fromEntries(features.map(({ feature, at }) => [feature.name, valueOf(feature, cells[at] ?? "")])),
+    applicant: Object.fromEntries(
+      features.map(({ feature, at }) => [feature.name, valueOf(feature, cells[at] ?? "", decimal)]),
+    ),
   }));
   const faults = rows.flatMap((row, i) => {
     const texts = features.map(({ feature }) => {
@@ -78,10 +84,11 @@ export function readRecords(text) {
 }
 
 /** What a cell holds; its text where that is no value of the feature. */
-function valueOf(feature, text) {
+function valueOf(feature, text, decimal) {
   if (text === "") return null;
   if (feature.categories) return levelOf(feature, text) ?? text;
-  return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text) ? Number(text) : text;
+  const number = text.replace(decimal, ".");
+  return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(number) ? Number(number) : text;
 }
 
 /** Other words for the values of a feature that is true or false. */

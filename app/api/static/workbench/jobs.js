@@ -165,14 +165,15 @@ export const jobItem = (job, title, ...buttons) =>
   h(
     "li.job-item",
     h("span", ...[title].flat()),
-    h(
-      "span.hint",
-      `${isOpen(job) ? progressText(job) : (job.error?.title ?? ENDED[job.status] ?? "Failed")} · ${formatTime(job.created_at)}`,
-    ),
+    h("span.hint", `${statusText(job)} · ${formatTime(job.created_at)}`),
     ...buttons,
   );
 
-const ENDED = { succeeded: "Done", cancelled: "Cancelled" };
+function statusText(job) {
+  if (isOpen(job)) return progressText(job);
+  if (job.status === "failed") return ["Failed", job.error?.title].filter(Boolean).join(": ");
+  return job.status === "succeeded" ? "Done" : "Cancelled";
+}
 
 function progressText({ status, progress: { done, total } }) {
   if (status === "queued") return "Waiting in the queue.";
