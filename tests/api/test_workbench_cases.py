@@ -43,7 +43,7 @@ def test_a_letter_is_found_seen_and_recorded_as_sent_in_five_clicks(workbench: O
     recourse_id = store(demo, "five clicks")
     page = workbench(prepare=lambda page: page.add_init_script(COUNT_CLICKS), bypass_csp=True, reduced_motion="reduce")
     find(page, "five clicks")
-    open_case(page)
+    page.wait_for_selector("#case-form a")  # the only case of this reference opens by itself
     assert text(page, "#case-title") == "Case five clicks"
     assert page.locator("#case .card").count() == 2
     assert violations(page) == []
@@ -53,7 +53,7 @@ def test_a_letter_is_found_seen_and_recorded_as_sent_in_five_clicks(workbench: O
     assert violations(page) == []
     page.click("#letter-record")
     page.wait_for_selector("#letter-said .note")
-    assert page.evaluate("() => window.clicks") <= 5
+    assert page.evaluate("() => window.clicks") <= 4
     assert text(page, "#letter-said").startswith("Recorded as sent by post, ")
     assert "Ms Ada Example 1 Street" in text(page, "#letter-text")
     (letter,) = file_of(demo, recourse_id)["letters"]
@@ -174,4 +174,6 @@ def test_a_case_fits_a_phone(workbench: Open, demo: Running) -> None:
     assert max(map(len, paragraphs)) > 100
     shown = page.locator("#letter-text > *").evaluate_all("(parts) => parts.map((part) => part.textContent)")
     assert [one for one in paragraphs if one not in shown] == []
+    entries = page.locator("#letter-text li").evaluate_all("(entries) => entries.map((entry) => entry.textContent)")
+    assert entries == [unescape(one) for one in re.findall(r"<li>([^<]*)</li>", letter)]
     assert page.locator("#letter-text").evaluate("(text) => text.scrollWidth - text.clientWidth") == 0

@@ -50,7 +50,7 @@ function show(file) {
       "div.row",
       answer.status !== "already_favourable" && letterButton(id, readAgain),
       button("Case file", () => openPage(`recourse/${id}/case?format=html`, `case ${reference ?? id}.html`)),
-      button("Close", () => ((opened = { id: "" }), ($("case").hidden = true))),
+      button("Close", () => ((opened = { id: "" }), ($("case").hidden = true)), { "aria-label": "Close this case" }),
     ),
     h("h3.unseen", "The ways of this answer"),
     found ? wayCards(answer) : h("p.hint", answer.detail ?? ""),
@@ -152,25 +152,28 @@ const letterItem = ({ sent_at: at, channel, addressee: [to], text, language }) =
 /** Columns at which the text of a letter is wrapped. */
 const WIDTH = 76;
 
-/** The text of a letter as headings and paragraphs, whose lines the browser breaks. */
+/** The text of a letter as headings, paragraphs and lists, whose lines the browser breaks. */
 const letterParts = (text) =>
   text
     .trim()
     .split(/\n{2,}/)
-    .map((block) => {
-      const lines = block.split("\n");
-      if (/^=+$/.test(lines[1])) return h("h3", lines[0]);
-      if (/^-+$/.test(lines[1])) return h("h4", lines[0]);
-      const isList = /^(- |\d+\. )/.test(lines[0]);
-      return h(
-        "p",
-        lines.reduce((text, line, i) => text + (continues(lines[i - 1], line, isList) ? " " : "\n") + line.trim()),
-      );
-    });
+    .map(letterPart);
+
+function letterPart(block) {
+  const lines = block.split("\n");
+  if (/^=+$/.test(lines[1])) return h("h3", lines[0]);
+  if (/^-+$/.test(lines[1])) return h("h4", lines[0]);
+  const [mark] = /^(- |\d+\. )|/.exec(block);
+  const whole = lines.reduce(
+    (text, line, i) => text + (continues(lines[i - 1], line, mark) ? " " : "\n") + line.trim(),
+  );
+  if (!mark) return h("p", whole);
+  return h(mark === "- " ? "ul" : "ol", ...whole.split("\n").map((entry) => h("li", entry.replace(/^\S+ /, ""))));
+}
 
 /** Whether the text was wrapped before a line: in a list it is indented, elsewhere its first word had no room before. */
-const continues = (before, line, isList) =>
-  isList ? line.startsWith(" ") : `${before} ${line.split(" ", 1)}`.length > WIDTH;
+const continues = (before, line, mark) =>
+  mark ? line.startsWith(" ") : `${before} ${line.split(" ", 1)}`.length > WIDTH;
 
 /** The letter that is shown: of which answer, its page, and who is told once it is recorded. */
 let shown = { id: "", page: "", onSent: () => {} };

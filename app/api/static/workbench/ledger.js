@@ -68,7 +68,8 @@ export async function findStored(asked = false) {
   try {
     const page = await read();
     if (page.recourse.length === 0) {
-      fill("found", h("p.hint", { role: "status" }, query ? "No stored answer fits this." : NONE));
+      fill("listed");
+      fill("found-status", query ? "No stored answer fits this." : NONE);
       return;
     }
     const shown = table(NAMES, HEADS, []);
@@ -78,11 +79,13 @@ export async function findStored(asked = false) {
       download(await response.blob(), "answers.csv");
     };
     const more = h("div.row", workButton("Take all of these as CSV", place, take));
-    fill("found", shown, more, place);
+    fill("listed", shown, more, place);
+    const count = counted(page.recourse.length, "stored answer");
+    fill("found-status", page.next_cursor === null ? `${count}.` : `The newest ${count}.`);
     extend(shown.querySelector("tbody"), more, page, read);
     if (asked && $("reference").value.trim() && page.recourse.length === 1) openCase(page.recourse[0].id);
   } catch (problem) {
-    if (!isAborted(problem)) fill("found", problemNote(problem));
+    if (!isAborted(problem)) fill("listed", problemNote(problem));
   }
 }
 
