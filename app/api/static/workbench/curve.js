@@ -6,16 +6,12 @@ import { formatShort } from "./format.js";
 const [HEIGHT, LEFT, BOTTOM, TOP, RIGHT] = [290, 50, 44, 14, 14];
 
 /**
- * @typedef {object} Mark a point of the curve
- * @property {number} step
- * @property {number} cost
- * @property {number} robustness from 0 to 1
- * @property {[number, number] | null} interval of the robustness
- * @property {boolean} dominated
- * @property {boolean} chosen
- * @property {() => void} choose
+ * The curve with its points.
+ * @param marks each with `step`, `cost`, `robustness` from 0 to 1 and its `interval` or null, whether it is `dominated` or
+ * `chosen`, and how to `choose` it
+ * @param measure name of the robustness
+ * @param room in pixels
  */
-
 export function curveDrawing(marks, measure, room) {
   const ticks = roundTicks(Math.max(...marks.map((mark) => mark.cost)));
   const { x, y, drawing } = axes(ticks, ["effort", measure], room);

@@ -1,4 +1,7 @@
-/** The views of the page: one applicant, many applicants, promises, portfolio. The address says which one is shown. */
+/**
+ * The workbench: describe an applicant, see what would change the model's decision, and what more robustness costs.
+ * Everything on the page comes from the public API. Modules import only those before them in `page.html`.
+ */
 
 import { Problem, fetchJson, forgetKey, storedKey } from "./api.js";
 import { applicant, applicantField, fillApplicant, watchTyped } from "./applicant.js";
@@ -19,6 +22,7 @@ import { ask, askAgain, forgetAnswer, markOutdated } from "./question.js";
 import { baseFeatures, chosenModel, fullName, state } from "./state.js";
 import { clearWishes } from "./wishes.js";
 
+/** The address says which one is shown. */
 const VIEWS = ["one", "many", "promises", "portfolio"];
 
 /** @returns the view that the address names; the one that is shown where it names none */
@@ -47,11 +51,6 @@ function followViews(onShow) {
   addEventListener("hashchange", show);
   show();
 }
-
-/**
- * The workbench: describe an applicant, see what would change the model's decision, and what more robustness costs.
- * Everything on the page comes from the public API. Modules import only those before them in `page.html`.
- */
 
 /** Between two looks at a service that is not ready. */
 const RETRY_MS = 1500;

@@ -43,7 +43,7 @@ export function threshold() {
   return output === "logit" ? 1 / (1 + Math.exp(-at)) : at;
 }
 
-/** Future models in words: what they are, and how many of them say yes. */
+// --- future models in words: what they are, and how many of them say yes ---
 
 /** The parameter of a request that asks for a share of them. */
 export const FUTURE_VALIDITY = "future_validity";
