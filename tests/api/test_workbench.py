@@ -484,7 +484,10 @@ def test_the_curve_asks_for_shares_of_future_models(desk: Open) -> None:
     assert page.locator("#curve circle").count() == page.locator("#curve .interval").count() == len(found)
     assert text(page, "#chosen h3").startswith("At 90 in 100:")
     future = found[0]["counterfactual"]["validity"]["future"]
-    assert f"{round(20 * future['probability'])} of 20" in text(page, "#curve tbody tr >> nth=0")
+    said = re.search(r"at (least|most) \d+(?= in 100)", future["promise"])
+    assert (said[0] if said else "not known") in text(page, "#curve tbody tr >> nth=0"), (
+        "the same number as in the service's own sentence"
+    )
     efforts = [cell.inner_text() for cell in page.locator("#curve tbody td:nth-of-type(1)").all()]
     assert efforts == [f"{point['cost']:.2f}" for point in found], "decimal points are in one line"
     # A knob of the method has its own curve, measured by the same future models.

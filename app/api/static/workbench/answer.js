@@ -1,14 +1,14 @@
 /** An answer: why the model says no, changes that lead to a yes or why none was found, and terms that would do. */
 
 import { fetchJson } from "./api.js";
-import { followBounds, futureEntry, promise, promisedCell } from "./certificate.js";
+import { followBounds, futureEntry, promise, promisedCell, promisedHead } from "./certificate.js";
 import { chance, scale } from "./decision.js";
 import { $, button, fill, h, table } from "./dom.js";
-import { counted, formatDate, formatNumber, formatShort, formatValue, inHundred, readable } from "./format.js";
+import { counted, formatDate, formatNumber, formatShort, formatValue, inHundred } from "./format.js";
 import { workButton } from "./jobs.js";
 import { storeForm } from "./ledger.js";
 import { offersRequest } from "./request.js";
-import { featureNamed, futureNoun } from "./state.js";
+import { featureNamed } from "./state.js";
 import { changeList, waysParts, waysTitle } from "./ways.js";
 
 /** What lowered the score most, whether or not the person can change it; null where that was not asked for. */
@@ -71,9 +71,7 @@ function offersTable({ offers, detail, warnings }) {
   if (offers.length === 0) return [h("p", detail)];
   const features = Object.keys(offers[0].terms).map(featureNamed);
   const future = offers[0].future;
-  const sure =
-    future && `${readable(futureNoun(future.source))} that accept this if applicants stay as they are, of 100`;
-  const heads = [...features.map(({ label }) => label), ...(future ? [sure] : [])];
+  const heads = [...features.map(({ label }) => label), ...(future ? [promisedHead(future)] : [])];
   const rows = offers.map((one) => [
     ...features.map((feature) => formatValue(feature, one.terms[feature.name])),
     ...(future ? [promisedCell(one.future)] : []),

@@ -14,7 +14,7 @@ import {
   upperBound,
 } from "./format.js";
 import { problemNote, runJob } from "./jobs.js";
-import { futureSource, readyFutures, stressName } from "./state.js";
+import { futureNoun, futureSource, readyFutures, stressName } from "./state.js";
 
 /** Where the moments behind a bound come from. */
 const ESTIMATES = {
@@ -90,10 +90,15 @@ function promised({ measured, kept_before: before, interval }) {
   return { share, interval: measured ? undefined : interval };
 }
 
-/** The same in a table, of 100 models. */
+/** The head of a column with such shares: what is counted, and on which condition. */
+export const promisedHead = ({ source, records }) =>
+  `${readable(futureNoun(source))} that accept this if ` +
+  `${records === "same" ? "the model is trained again on the same records" : "applicants stay as they are"}, of 100`;
+
+/** A cell of that column. */
 export function promisedCell(future) {
-  const least = Math.floor(100 * promised(future).share + 1e-9);
-  return least > 0 ? `at least ${least}` : "not known";
+  const [least, most] = [Math.floor(100 * promised(future).share + 1e-9), Math.ceil(100 * future.interval[1] - 1e-9)];
+  return least > 0 ? `at least ${least}` : most < 50 ? `at most ${most}` : "not known";
 }
 
 export function futureEntry(future) {

@@ -1,14 +1,14 @@
 /** The frontier: one question at several values of a knob, as a curve and as a table. */
 
 import { isAborted } from "./api.js";
-import { invalidationRate } from "./certificate.js";
+import { invalidationRate, promisedCell, promisedHead } from "./certificate.js";
 import { curveDrawing } from "./curve.js";
 import { $, button, fill, h, table } from "./dom.js";
-import { formatNumber, outOfHundred, readable } from "./format.js";
+import { formatNumber, outOfHundred } from "./format.js";
 import { problemNote, submit } from "./jobs.js";
 import { knobName, knobValue, knobValues } from "./method.js";
 import { frontierRequest } from "./request.js";
-import { FUTURE_VALIDITY, countOf, futureNoun, state } from "./state.js";
+import { FUTURE_VALIDITY, state } from "./state.js";
 import { changeCount, wayParts } from "./ways.js";
 
 /** Measures of robustness: names of the axis. */
@@ -17,6 +17,8 @@ const MEASURES = {
   shift: "worst-case bound, of 100",
   noise: "accepted, of 100",
 };
+
+const SAME = "However sure the yes should be, the answer is the same: here, a surer one takes no more effort.";
 
 let pending = new AbortController();
 
@@ -89,8 +91,10 @@ export function drawFrontier() {
   const figure = h("figure", h("figcaption.hint", caption));
   const at = parameter === FUTURE_VALIDITY ? `At ${formatNumber(100 * value)} in 100` : `Step ${step}`;
   const heading = h("h3", `${at}: ${changeCount(counterfactual.changes)} to a yes`);
+  const records = new Set(points.map((point) => JSON.stringify(point.counterfactual?.applicant)));
   fill(
     "curve",
+    points.length > 1 && records.size === 1 && h("p.note", SAME),
     h("div.beside", figure, curveTable(state.curve)),
     h("div", { id: "chosen", role: "status" }, heading, h("article.card", ...wayParts(counterfactual, factual))),
   );
@@ -139,7 +143,7 @@ function curveTable({ points, parameter, chosen }) {
   const shown = columns(points);
   const future = points.map((point) => point.counterfactual?.validity.future).find(Boolean);
   const titles = {
-    future: `${readable(futureNoun(future?.source))} that say yes if applicants stay as they are`,
+    future: future && promisedHead(future),
     shift: "Worst-case bound under shift, of 100",
     noise: "Accepted under noise, of 100",
   };
@@ -156,7 +160,7 @@ function curveTable({ points, parameter, chosen }) {
 }
 
 const CELLS = {
-  future: ({ future }) => future && countOf(future.probability, future.models),
+  future: ({ future }) => future && promisedCell(future),
   shift: ({ shift }) => shift && `${Math.floor(100 * shift.gelbrich.lower + 1e-9)}`,
   noise: ({ noise }) => acceptedOfHundred(noise),
 };

@@ -63,9 +63,6 @@ export function readyFutures() {
   return futures.status === "ready" ? futures : null;
 }
 
-/** @returns such as `57 of 60` */
-export const countOf = (share, models) => `${Math.round(share * models)} of ${models}`;
-
 /** What the answer was to withstand, and which models this is measured with. */
 export function futureSource({ asked, source }) {
   const search = asked === null ? "" : `; it required a yes from ${inHundred(asked)} other ${futureNoun(source)}`;
