@@ -50,6 +50,12 @@ MOST_VALUES = 100_000
 """Most values of one JSON text, those in lists and objects included. A value takes up to about 250 bytes of memory,
 however short it is written."""
 
+MANY = (
+    "POST /recourse/batch takes many applicants as application/x-ndjson; for a report or comparison, the commands "
+    "`recourse report` and `recourse compare` take them with --data FILE."
+)
+"""Where to go with more applicants than one body of JSON can have."""
+
 READ_AT_ONCE = 64_000
 """Bytes of JSON that are read on the event loop; more is read in a thread."""
 
@@ -70,8 +76,7 @@ def read_json(body: bytes) -> Any:
     # object; commas and brackets in texts are counted too, of which no valid request has so many.
     if body.count(b",") + body.count(b"[") + body.count(b"{") >= MOST_VALUES:
         raise InvalidRequest(
-            f"The request body has more than {MOST_VALUES:,} values (commas and opening brackets are counted). A batch "
-            "of so many is sent as application/x-ndjson."
+            f"The request body has more than {MOST_VALUES:,} values (commas and opening brackets are counted). {MANY}"
         )
     with uncollected():
         try:

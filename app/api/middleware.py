@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.bodies import media_type
+from app.api.bodies import MANY, media_type
 from app.api.errors import problem_response
 from app.errors import (
     AddressTooLong,
@@ -293,16 +293,20 @@ class BodyLimit:
             more = message.get("more_body", False)
             return message
 
+        def too_large() -> BodyTooLarge:
+            way_out = f" {MANY}" if max_bytes == self.max_bytes else ""
+            return BodyTooLarge(f"The request body must not exceed {max_bytes:,} bytes.{way_out}")
+
         async def receive_within_limit() -> Message:
             nonlocal received
             if declared is not None and declared > max_bytes:
-                raise BodyTooLarge(f"The request body must not exceed {max_bytes:,} bytes.")
+                raise too_large()
             message = await receive_in_time()
             size = len(message.get("body", b""))
             received += size
             self._held += size
             if received > max_bytes:
-                raise BodyTooLarge(f"The request body must not exceed {max_bytes:,} bytes.")
+                raise too_large()
             if self._held > self.all_bytes:
                 raise Overloaded("The requests in progress have too many bytes; try again shortly.")
             return message

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -215,15 +216,18 @@ class Executor:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _closing(self, part: Part) -> list[str]:
-        """The result of a job, as the one line of its last part, from the lines of all parts before it."""
-        before = [
-            line
-            for number in range(part.number)
-            for line in split(await self._insist(partial(self.records.lines, part.job, number)))
-        ]
-        payload = {**part.payload, "lines": before}
-        async with self._turn(alone=True):
-            (line,) = await child_lines(self.lane, self._function(part.kind), self.store, payload, CLOSING_S)
+        """The result of a job, as the one line of its last part, from the lines of all parts before it.
+
+        A file takes them to the child, so that neither process holds them all.
+        """
+        with NamedTemporaryFile("w", encoding="utf-8") as file:
+            for number in range(part.number):
+                text = await self._insist(partial(self.records.lines, part.job, number))
+                await asyncio.to_thread(file.writelines, (f"{line}\n" for line in split(text)))
+            file.flush()
+            payload = {**part.payload, "lines": file.name}
+            async with self._turn(alone=True):
+                (line,) = await child_lines(self.lane, self._function(part.kind), self.store, payload, CLOSING_S)
         while True:
             try:
                 await self.finish(part.job, part.kind, part.payload, json.loads(line))

@@ -77,25 +77,27 @@ def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
 
 
 def comparison_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One line for each row of a `Comparisons.start`, or of the ``lines`` of all rows the result as one line."""
+    """One line for each row of a `Comparisons.start`, or of a file with the ``lines`` of all rows the result."""
     # Most children never compare.
-    from app.portfolio import comparison
+    from app.portfolio import comparison, comparison_lines
 
     baseline = _model_asked(store, payload, include_inactive=True)
     candidate = _model_asked(store, {"model": payload["candidate"]}, include_inactive=True)
     if "lines" in payload:
-        return [batch_lines.line_of(comparison.reduced(baseline, candidate, payload, payload["lines"]))]
-    return _as_lines(payload, comparison.lines(baseline, candidate, payload))
+        with open(payload["lines"], encoding="utf-8") as lines:
+            return [batch_lines.line_of(comparison.reduced(baseline, candidate, payload, lines))]
+    return _as_lines(payload, comparison_lines.lines(baseline, candidate, payload))
 
 
 def report_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One line for each row of a `Reports.start`, or of the ``lines`` of all rows the result as one line."""
+    """One line for each row of a `Reports.start`, or of a file with the ``lines`` of all rows the result."""
     # Most children never report.
-    from app.portfolio import report, report_lines
+    from app.portfolio import report_figures, report_lines
 
     ref = _model_asked(store, payload, include_inactive=True)
     if "lines" in payload:
-        return [batch_lines.line_of(report.reduced(ref, payload, payload["lines"]))]
+        with open(payload["lines"], encoding="utf-8") as lines:
+            return [batch_lines.line_of(report_figures.reduced(ref, payload, lines))]
     return _as_lines(payload, report_lines.lines(ref, payload))
 
 

@@ -1,8 +1,8 @@
 """What a version of a model answers the people whom it refuses, and what is proven where it finds nothing."""
 
 from collections import Counter
-from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -136,33 +136,32 @@ def without_errors(found: Mapping[int, Found | RecourseError], errors: MutableMa
     return {i: one for i, one in found.items() if not isinstance(one, RecourseError)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WithoutRecourse:
-    """People without recourse, counted from their answers."""
+@dataclass(slots=True)
+class Unanswered:
+    """People for whom the search found nothing, added up from their `Answered` as plain data."""
 
-    proven: Counter[str]
-    """By the kind of proof."""
-    open: int
-    missed_by_search: int
-    accepted_share_at_most: float | None
+    proven: Counter[str] = field(default_factory=Counter)
+    """Without recourse, by the kind of proof."""
+    open: int = 0
+    missed_by_search: int = 0
+    accepted_share_at_most: float | None = None
+    late: int = 0
 
+    def add(self, one: Json) -> None:
+        """Count an answer; one that the search found counts nowhere."""
+        self.late += one["reason"] == Reason.DEADLINE
+        if one["status"] == "found":
+            self.missed_by_search += one["reason"] is not None
+        elif one["proof"] is not None:
+            self.proven[one["proof"]] += 1
+        else:
+            self.open += 1
+        if one["accepted_share_at_most"] is not None:
+            self.accepted_share_at_most = max(self.accepted_share_at_most or 0.0, one["accepted_share_at_most"])
 
-def without_recourse(answers: Sequence[Json]) -> WithoutRecourse:
-    """Count those of these `Answered`, as plain data."""
-    none = [one for one in answers if one["status"] == "not_found"]
-    bounds = [one["accepted_share_at_most"] for one in none if one["accepted_share_at_most"] is not None]
-    return WithoutRecourse(
-        proven=Counter(one["proof"] for one in none if one["proof"] is not None),
-        open=sum(one["proof"] is None for one in none),
-        missed_by_search=sum(one["status"] == "found" and one["reason"] is not None for one in answers),
-        accepted_share_at_most=max(bounds, default=None),
-    )
-
-
-def late_warnings(answers: Sequence[Json]) -> list[str]:
-    """A sentence where some of these `Answered` ran out of time."""
-    late = sum(one["reason"] == Reason.DEADLINE for one in answers)
-    return [f"{late:,} answers ran out of time and count as not found."] if late else []
+    def warnings(self) -> list[str]:
+        """A sentence where some answers ran out of time."""
+        return [f"{self.late:,} answers ran out of time and count as not found."] if self.late else []
 
 
 def answers(
@@ -179,12 +178,12 @@ def answers(
     for i, row_raw in rows_raw.items():
         try:
             question = replace(common, factual_raw=row_raw, seed=common.seed + payload["first"] + i)
-            problems[i] = use_cases.problem(ref, question, payload["deadline_s"])
+            problems[i] = _unstressed(use_cases.problem(ref, question, payload["deadline_s"]))
         except RecourseError as error:
             answered[i] = error
+    # No figure is of a certificate.
     outcomes = solve_many(
-        list(problems.values()), METHODS[common.method], common.params, common.certificate,
-        plan_s=payload["plan_s"], deadline_s=payload["deadline_s"],
+        list(problems.values()), METHODS[common.method], common.params, deadline_s=payload["deadline_s"]
     )  # fmt: skip
     for (i, problem), outcome in zip(problems.items(), outcomes, strict=True):
         if isinstance(outcome, RecourseError):
@@ -195,3 +194,10 @@ def answers(
             known = preclusion(problem.black_box, problem.reference, problem.action_set, limit_s=PATIENT_S)
         answered[i] = Asked(problem=problem, found=outcome, known=known)
     return answered
+
+
+def _unstressed(problem: RecourseProblem) -> RecourseProblem:
+    """The same question without models under stress, where it does not ask for them: no figure is about these."""
+    if problem.futures is None or problem.future_validity is not None:
+        return problem
+    return replace(problem, futures=replace(problem.futures, stressed=None))

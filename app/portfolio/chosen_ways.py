@@ -1,11 +1,14 @@
 """The common ways of a report: chosen on refused reference records, measured on everybody else."""
 
 import json
+import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Float
 
 from app.futures.store import load_futures
 from app.kept import kept
@@ -17,11 +20,15 @@ from app.questions.answers import Json
 from app.questions.question import Question
 from app.recourse.answer_part import AnswerPart
 from app.recourse.features import Feature, RawValue
+from app.recourse.models.committee import FutureModels
 from app.recourse.models.meter import Meter
 from app.registry.ref import ModelRef
 
 CHOOSERS = 250
 """Refused reference records on which ways are chosen: at most, and at most half of them."""
+
+LEAST_KEPT = 0.01
+"""Share of future models below which a record counts as no less kept, so that each burden is finite."""
 
 BYTES = 100_000
 """What is kept of a choice, roughly."""
@@ -58,7 +65,8 @@ class CommonWay(AnswerPart):
     added: float
     """By how much it raises `reach`."""
     cost: float | None
-    """Mean over those reached so far, each by the cheapest of the ways so far; null where nobody is."""
+    """Mean over those reached so far, each by that of the ways so far with the least cost over the share of future
+    models that accept it; null where nobody is."""
     future_validity: float | None
     """Mean share of held-back future models that accept these records; null without future models."""
     optimal: bool
@@ -92,7 +100,7 @@ class Chosen:
         return self.rules.reached(one.actions, meter, None if futures is None else futures.search, self.least)
 
     def stated(self, one: Asked, reached: Reached) -> tuple[Json | None, ...] | None:
-        """Of each way what it costs a person, and how future-proof it is; None where it does not reach them.
+        """Of each way cost and burden to a person, and how future-proof it is; None where it does not reach them.
 
         None for those who chose.
         """
@@ -100,13 +108,23 @@ class Chosen:
             return None
         futures, (found, rows_raw) = one.problem.futures, reached
         result: list[Json | None] = [None] * len(self.rules.rules)
-        costs = one.actions.cost(rows_raw).tolist()
+        costs = one.actions.cost(rows_raw)
+        burdens = _burdens(costs, rows_raw, None if futures is None else futures.search).tolist()
         shares: list[float | None] = [None] * len(found)
         if futures is not None and found.size:
             shares = futures.held_back.shares(rows_raw).tolist()
-        for r, cost, share in zip(found.tolist(), costs, shares, strict=True):
-            result[r] = {"cost": cost, "future_validity": share}
+        for r, cost, burden, share in zip(found.tolist(), costs.tolist(), burdens, shares, strict=True):
+            result[r] = {"cost": cost, "burden": burden, "future_validity": share}
         return tuple(result)
+
+
+def _burdens(
+    costs: Float[np.ndarray, "r"], rows_raw: Float[np.ndarray, "r p"], search: FutureModels | None
+) -> Float[np.ndarray, "r"]:
+    """What a yes costs that a retraining keeps: the cost over the share of the search set that accepts the record."""
+    if search is None or not len(rows_raw):
+        return costs
+    return costs / np.maximum(search.shares(rows_raw), LEAST_KEPT)
 
 
 def chosen_ways(ref: ModelRef, payload: Json) -> Chosen | None:
@@ -129,12 +147,12 @@ def _chosen(ref: ModelRef, payload: Json) -> Chosen | None:
     found = [(one.row_raw, one.actions) for one in people if one.row_raw is not None]
     rules = Rules(candidates(features, found, asked["changes"]))
     meter, futures = Meter(model.black_box), load_futures(model.registered)
-    least = common.robustness.future_validity or 0.0
-    costs = np.full((len(people), len(rules.rules)), np.inf)
+    search, least = None if futures is None else futures.search, common.robustness.future_validity or 0.0
+    burdens = np.full((len(people), len(rules.rules)), np.inf)
     for i, one in enumerate(people):
-        k, records = rules.reached(one.actions, meter, None if futures is None else futures.search, least)
-        costs[i, k] = one.actions.cost(records)
-    best, reached, at_most = best_cover(costs, asked["count"])
+        k, records = rules.reached(one.actions, meter, search, least)
+        burdens[i, k] = _burdens(one.actions.cost(records), records, search)
+    best, reached, at_most = best_cover(burdens, asked["count"])
     return Chosen(
         rules=Rules([rules.rules[r] for r in best]),
         reached=tuple(reached),
@@ -147,40 +165,56 @@ def _chosen(ref: ModelRef, payload: Json) -> Chosen | None:
     )
 
 
-def common_ways(chosen: Chosen, features: Sequence[Feature], lines: Sequence[Json]) -> tuple[CommonWay, ...]:
-    """The ways with whom they reach, from the lines of refused people."""
-    given = [line["ways"] for line in lines if line["ways"] is not None]
-    result, before = list[CommonWay](), 0
-    for k, rule in enumerate(chosen.rules.rules if given else ()):
-        cheapest = [
-            min((one for one in ways[: k + 1] if one is not None), key=lambda one: one["cost"], default=None)
-            for ways in given
-        ]
-        met = [one for one in cheapest if one is not None]
-        share = wilson(len(met), len(given))
+class Given:
+    """Burden and cost of each way to each person, and how future-proof it is."""
+
+    def __init__(self) -> None:
+        self._people, self._numbers = 0, array("d")
+
+    def add(self, ways: Sequence[Json | None]) -> None:
+        """Add a person's `Chosen.stated`."""
+        self._people += 1
+        for one in ways:
+            share = None if one is None else one["future_validity"]
+            self._numbers.extend((math.inf, math.inf) if one is None else (one["burden"], one["cost"]))
+            self._numbers.append(math.nan if share is None else share)
+
+    def arrays(self) -> Float[np.ndarray, "3 n k"]:
+        """Burdens and costs, infinite where a way does not reach a person, and shares of future models or NaN."""
+        return np.moveaxis(np.array(self._numbers).reshape(self._people, -1, 3), 2, 0)
+
+
+def common_ways(chosen: Chosen, features: Sequence[Feature], given: Given) -> tuple[CommonWay, ...]:
+    """The ways with whom they reach."""
+    (burdens, costs, kept_by), result, before = given.arrays(), list[CommonWay](), 0
+    people = len(costs)
+    for k, rule in enumerate(chosen.rules.rules if people else ()):
+        least = burdens[:, : k + 1].argmin(axis=1)
+        paid, shares = costs[range(people), least], kept_by[range(people), least]
+        met = np.isfinite(paid)
+        share = wilson(int(met.sum()), people)
         assert share is not None
-        kept_by = [one["future_validity"] for one in met if one["future_validity"] is not None]
         result.append(
             CommonWay(
                 rule=tuple(_changes(rule, features)),
                 text=rule_text(rule, features),
-                people=len(given),
-                alone=sum(ways[k] is not None for ways in given) / len(given),
+                people=people,
+                alone=float(np.isfinite(costs[:, k]).mean()),
                 reach=share.value,
                 interval=share.interval,
-                added=(len(met) - before) / len(given),
-                cost=_mean([one["cost"] for one in met]),
-                future_validity=_mean(kept_by),
+                added=(int(met.sum()) - before) / people,
+                cost=_mean(paid[met]),
+                future_validity=_mean(shares[met & ~np.isnan(shares)]),
                 optimal=chosen.reached[k] == chosen.at_most[k],
                 at_most=chosen.at_most[k] / chosen.people,
             )
         )
-        before = len(met)
+        before = int(met.sum())
     return tuple(result)
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if values else None
+def _mean(values: Float[np.ndarray, "n"]) -> float | None:
+    return float(np.mean(values)) if len(values) else None
 
 
 def _changes(rule: Rule, features: Sequence[Feature]) -> list[WayChange]:

@@ -1,36 +1,21 @@
-"""Two versions of a model, asked about the same records: a line for each record, then the figures of all lines."""
+"""What a candidate changes beside a baseline: the figures of all lines of a comparison."""
 
 import json
-from collections.abc import Sequence
+from array import array
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from app.errors import RecourseError
 from app.futures.store import load_futures
-from app.ledger.audits import fitting_row
 from app.models import tasks
-from app.portfolio.answered import (
-    LEAST,
-    NO,
-    YES,
-    Answered,
-    Asked,
-    Row,
-    accepts,
-    answers,
-    decide,
-    late_warnings,
-    row_raw_of,
-    without_errors,
-    without_recourse,
-)
+from app.portfolio.answered import LEAST, YES, Unanswered
 from app.portfolio.conditions import Condition, Judged, Measured
 from app.portfolio.shares import PairedCosts, Share, beyond_retraining, exact, mcnemar, paired_costs, wilson
 from app.questions.answers import Json, ModelVersion, plain
 from app.questions.frame import identity
-from app.questions.question import Question
 from app.recourse.answer_part import EXACT, AnswerPart
 from app.registry.ref import ModelRef
 
@@ -172,180 +157,112 @@ class ComparisonAnswer(AnswerPart):
     """What a reader has to know besides."""
 
 
-# --- a line for each record ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line(AnswerPart):
-    """One record under both versions."""
-
-    reference: str | None
-    baseline: str
-    """Its decision on the record, `accepted` or `refused`."""
-    candidate: str
-    before: Answered | None
-    """The baseline's answer; null where it accepts the record."""
-    after: Answered | None
-    """The candidate's answer to a person whom both refuse."""
-    kept: bool | None
-    """Whether the candidate accepts what the baseline's answer advises; null without an answer."""
-    promised: float | None
-    """What the baseline's answer promises: the share of future models."""
-    broken_by: tuple[int, ...]
-    """Held-back future models of the baseline that refuse its answer."""
-    diagnostics: Json
-    """Calls of both models, and records in them."""
-
-
-@dataclass
-class _Person:
-    """One record while its line is made."""
-
-    row: Json
-    own: Row
-    """The raw row in the baseline's schema."""
-    other: Row
-    """And in the candidate's."""
-    yes: tuple[bool, bool] = (False, False)
-    before: Asked | None = None
-    after: Asked | None = None
-
-
-def lines(baseline: ModelRef, candidate: ModelRef, payload: Json) -> "list[Line | RecourseError]":
-    """What both versions say about each row of the payload of a comparison, or why they say nothing."""
-    a, b = tasks.load(baseline), tasks.load(candidate)
-    common = Question.from_json(payload["question"])
-    result: dict[int, Line | RecourseError] = {}
-    people: dict[int, _Person] = {}
-    for i, row in enumerate(payload["rows"]):
-        try:
-            own = row_raw_of(a, row)
-            other = b.black_box.space.read(row.get("applicant") or a.black_box.space.record(own), pointer="/applicant")
-            people[i] = _Person(row=row, own=own, other=other)
-        except RecourseError as error:
-            result[i] = error
-    mine = without_errors(decide(a.black_box, {i: one.own for i, one in people.items()}), result)
-    theirs = without_errors(decide(b.black_box, {i: one.other for i, one in people.items()}), result)
-    for i in mine.keys() & theirs.keys():
-        people[i].yes = accepts(a.black_box, mine[i]), accepts(b.black_box, theirs[i])
-    refused = {i: one for i, one in people.items() if i not in result and not one.yes[0]}
-    before = answers(baseline, common, payload, {i: one.own for i, one in refused.items()})
-    for i, found in without_errors(before, result).items():
-        people[i].before = found
-    both = {i: one for i, one in refused.items() if i not in result and not one.yes[1]}
-    after = answers(candidate, common, payload, {i: one.other for i, one in both.items()})
-    for i, found in without_errors(after, result).items():
-        people[i].after = found
-    for i, one in people.items():
-        if i not in result:
-            result[i] = _line(one, baseline, candidate)
-    return [result[i] for i in range(len(payload["rows"]))]
-
-
-def _line(one: _Person, baseline: ModelRef, candidate: ModelRef) -> Line:
-    a, b = tasks.load(baseline).black_box, tasks.load(candidate).black_box
-    kept: bool | None = None
-    promised: float | None = None
-    broken_by: tuple[int, ...] = ()
-    asked = [found for found in (one.before, one.after) if found is not None]
-    calls, rows = 2 + sum(found.calls for found in asked), 2 + sum(found.rows for found in asked)
-    if one.before is not None and (row_raw := one.before.row_raw) is not None:
-        fits = fitting_row(b.space, a.space.record(row_raw))
-        kept = fits is not None and bool(b.accepts(b.score_raw(fits[None]))[0])
-        calls, rows = calls + 1, rows + 1
-        futures = load_futures(tasks.load(baseline).registered)
-        if futures is not None:
-            found = one.before.found.counterfactuals
-            # No promise is made about a record that only the proof has found.
-            promised = found[0].future.promised if found and found[0].future is not None else None
-            yes = futures.held_back.scores_raw(row_raw[None])[0] >= 0.0
-            broken_by = tuple(np.flatnonzero(~yes).tolist())
-    unit = None if one.before is None else one.before.actions
-    return Line(
-        reference=one.row.get("reference"),
-        baseline=YES if one.yes[0] else NO,
-        candidate=YES if one.yes[1] else NO,
-        before=None if one.before is None or unit is None else one.before.answered(unit),
-        after=None if one.after is None or unit is None else one.after.answered(unit),
-        kept=kept,
-        promised=promised,
-        broken_by=broken_by,
-        diagnostics={"model_calls": calls, "model_rows": rows},
-    )
-
-
 # --- the figures of all lines ----------------------------------------------------------------------------------------
 
 
-def reduced(baseline: ModelRef, candidate: ModelRef, payload: Json, texts: Sequence[str]) -> Json:
+def reduced(baseline: ModelRef, candidate: ModelRef, payload: Json, texts: Iterable[str]) -> Json:
     """The `ComparisonAnswer` of the lines of all parts, as plain data; the same bytes for the same lines."""
-    every = [json.loads(text) for text in texts]
-    scored = [line for line in every if "baseline" in line]
     futures = load_futures(tasks.load(baseline).registered)
-    models = 0 if futures is None else futures.held_back.count
-    found = _compared(scored, models, payload["question"]["seed"])
+    counted = _Counted(0 if futures is None else futures.held_back.count)
+    for text in texts:
+        counted.add(json.loads(text))
+    found = counted.compared(payload["question"]["seed"])
     conditions = [Condition.parse(text) for text in payload["fail_if"]]
-    measures = _measures(found, scored)
     yes = found.decisions.yes_yes + found.decisions.yes_no
+    scored = counted.decided.total()
+    measures = _measures(found, scored)
     answer = ComparisonAnswer(
         baseline=identity(tasks.load(baseline).registered),
         candidate=identity(tasks.load(candidate).registered),
-        source=ComparisonSource(kind=payload["source"]["kind"], records=len(every)),
+        source=ComparisonSource(kind=payload["source"]["kind"], records=counted.records),
         seed=payload["question"]["seed"],
         records=ComparedRecords(
-            scored=len(scored), accepted=yes, refused=len(scored) - yes, unscored=len(every) - len(scored)
+            scored=scored, accepted=yes, refused=scored - yes, unscored=counted.records - scored
         ),
         comparison=found,
         conditions=tuple(condition.judged(measures) for condition in conditions),
-        warnings=tuple(_warnings(scored, models)),
-    )
+        warnings=tuple(_warnings(scored - yes, counted)),
+    )  # fmt: skip
     plain_answer: Json = plain(answer)
     return plain_answer
 
 
-def _compared(scored: Sequence[Json], models: int, seed: int) -> Comparison:
-    decided = [(line["baseline"] == YES, line["candidate"] == YES) for line in scored]
-    refused = [line for line in scored if line["before"] is not None]
-    before = np.array([line["before"]["status"] == "found" for line in refused], dtype=bool)
-    after = np.array([line["candidate"] == YES or line["after"]["status"] == "found" for line in refused], dtype=bool)
-    gained, lost = int((~before & after).sum()), int((before & ~after).sum())
-    pairs = [
-        (line["before"]["cost"], line["after"]["cost"])
-        for line in refused
-        if line["after"] is not None and line["before"]["cost"] is not None and line["after"]["cost"] is not None
-    ]
-    paid = np.array(pairs, dtype=float).reshape(-1, 2)
-    given = [line for line in refused if line["kept"] is not None]
-    broken = sum(not line["kept"] for line in given)
-    told = [line["promised"] for line in given if line["promised"] is not None]
-    retrainings = np.bincount([k for line in given for k in line["broken_by"]], minlength=models).astype(int)
-    share = exact(broken, len(given))
-    return Comparison(
-        decisions=Decisions(
-            yes_yes=decided.count((True, True)),
-            yes_no=decided.count((True, False)),
-            no_yes=decided.count((False, True)),
-            no_no=decided.count((False, False)),
-        ),
-        recourse=ComparedRecourse(
-            found_before=int(before.sum()),
-            found_after=int(after.sum()),
-            gained=gained,
-            lost=lost,
-            p=mcnemar(gained, lost) if len(refused) >= LEAST else None,
-        ),
-        cost=_cost(len(pairs), paired_costs(paid[:, 0], paid[:, 1], seed)),
-        promises=ComparedPromises(
-            given=len(given),
-            broken=broken,
-            share=None if share is None else share.value,
-            interval=None if share is None else share.interval,
-            told=1.0 - float(np.mean(told)) if told else None,
-        ),
-        retrainings=models,
-        beyond_retraining=beyond_retraining(broken, retrainings) if len(given) >= LEAST else None,
-        precluded=_precluded([line["after"] for line in refused if line["after"] is not None]),
-    )
+class _Counted:
+    """What the figures need of the lines, added up line by line, so that no line stays in memory."""
+
+    def __init__(self, models: int) -> None:
+        self.records = 0
+        self.decided: Counter[tuple[bool, bool]] = Counter()
+        """Whether the baseline accepts, and the candidate."""
+        self.recourse: Counter[tuple[bool, bool]] = Counter()
+        """Of whom the baseline refuses: recourse before, and recourse or a yes after."""
+        self.costs = array("d"), array("d")
+        """Before and after, of whom both have an answer for."""
+        self.kept: Counter[bool] = Counter()
+        self.promised = array("d")
+        self.broken_by = np.zeros(models, dtype=int)
+        self.before, self.after = Unanswered(), Unanswered()
+
+    def add(self, line: Json) -> None:
+        """Count a line."""
+        self.records += 1
+        if "baseline" not in line:
+            return
+        self.decided[line["baseline"] == YES, line["candidate"] == YES] += 1
+        before, after = line["before"], line["after"]
+        if before is None:
+            return
+        self.before.add(before)
+        if after is not None:
+            self.after.add(after)
+            if before["cost"] is not None and after["cost"] is not None:
+                self.costs[0].append(before["cost"])
+                self.costs[1].append(after["cost"])
+        has_after = line["candidate"] == YES or after["status"] == "found"
+        self.recourse[before["status"] == "found", has_after] += 1
+        if line["kept"] is not None:
+            self.kept[line["kept"]] += 1
+            self.broken_by[line["broken_by"]] += 1
+            if line["promised"] is not None:
+                self.promised.append(line["promised"])
+
+    def compared(self, seed: int) -> Comparison:
+        """The figures."""
+        decided, recourse, given = self.decided, self.recourse, self.kept.total()
+        gained, lost = recourse[False, True], recourse[True, False]
+        share = exact(self.kept[False], given)
+        before, after = (np.array(costs) for costs in self.costs)
+        return Comparison(
+            decisions=Decisions(
+                yes_yes=decided[True, True],
+                yes_no=decided[True, False],
+                no_yes=decided[False, True],
+                no_no=decided[False, False],
+            ),
+            recourse=ComparedRecourse(
+                found_before=recourse[True, True] + lost,
+                found_after=recourse[True, True] + gained,
+                gained=gained,
+                lost=lost,
+                p=mcnemar(gained, lost) if recourse.total() >= LEAST else None,
+            ),
+            cost=_cost(len(before), paired_costs(before, after, seed)),
+            promises=ComparedPromises(
+                given=given,
+                broken=self.kept[False],
+                share=None if share is None else share.value,
+                interval=None if share is None else share.interval,
+                told=1.0 - float(np.mean(self.promised)) if self.promised else None,
+            ),
+            retrainings=len(self.broken_by),
+            beyond_retraining=beyond_retraining(self.kept[False], self.broken_by) if given >= LEAST else None,
+            precluded=ComparedPreclusion(
+                proven=self.after.proven.total(),
+                open=self.after.open,
+                missed_by_search=self.after.missed_by_search,
+                accepted_share_at_most=self.after.accepted_share_at_most,
+            ),
+        )
 
 
 def _cost(pairs: int, costs: PairedCosts | None) -> ComparedCost:
@@ -356,23 +273,13 @@ def _cost(pairs: int, costs: PairedCosts | None) -> ComparedCost:
     return ComparedCost(pairs=pairs, **asdict(costs))
 
 
-def _precluded(after: Sequence[Json]) -> ComparedPreclusion:
-    none = without_recourse(after)
-    return ComparedPreclusion(
-        proven=none.proven.total(),
-        open=none.open,
-        missed_by_search=none.missed_by_search,
-        accepted_share_at_most=none.accepted_share_at_most,
-    )
-
-
-def _measures(found: Comparison, scored: Sequence[Json]) -> dict[str, Measured]:
+def _measures(found: Comparison, scored: int) -> dict[str, Measured]:
     refused = found.decisions.no_yes + found.decisions.no_no
     return {
         "broken": Measured(value=found.promises.share, interval=found.promises.interval),
         "lost": _measured(wilson(found.recourse.lost, refused)),
         "gained": _measured(wilson(found.recourse.gained, refused)),
-        "refused": _measured(wilson(found.decisions.yes_no, len(scored))),
+        "refused": _measured(wilson(found.decisions.yes_no, scored)),
         "cost": Measured(value=found.cost.ratio, interval=found.cost.ratio_interval),
         "precluded": _measured(wilson(found.precluded.proven, found.decisions.no_no)),
         "beyond_retraining": Measured(value=found.beyond_retraining),
@@ -383,16 +290,14 @@ def _measured(share: Share | None) -> Measured:
     return Measured(value=None) if share is None else Measured(value=share.value, interval=share.interval)
 
 
-def _warnings(scored: Sequence[Json], models: int) -> list[str]:
+def _warnings(refused: int, counted: _Counted) -> list[str]:
     found = []
-    if not models:
+    if not len(counted.broken_by):
         found.append("The baseline has no future models, so nothing says how much a mere retraining would break.")
-    refused = sum(line["baseline"] == NO for line in scored)
     if refused < LEAST:
         found.append(f"The baseline refuses {refused} of these records: too few for a test ({LEAST} are needed).")
-    return found + late_warnings(
-        [line[when] for line in scored for when in ("before", "after") if line[when] is not None]
-    )
+    late = Unanswered(late=counted.before.late + counted.after.late)
+    return found + late.warnings()
 
 
 def schema_faults(baseline: Any, candidate: Any) -> list[str]:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from app.cli.common import CommandError, progress_bar
 from app.jobs.executor import CLOSING_S, child_lines
@@ -35,14 +36,17 @@ async def _asked(
     settings: Settings, job: JobKind, payload: Json, rows: Iterable[Json],
     progress: Callable[[int, int], None],
 ) -> Json:  # fmt: skip
-    store, found = Store.of(settings), list[str]()
+    store, done = Store.of(settings), 0
     asked = list(rows)
     lane = lane_of(settings, store)
     try:
-        async for lines in in_order(lane, job, store, payload, iter(asked), 0):
-            found += lines
-            progress(len(found), len(asked))
-        (line,) = await child_lines(lane, job, store, {**payload, "lines": found}, CLOSING_S)
+        with NamedTemporaryFile("w", encoding="utf-8") as file:
+            async for lines in in_order(lane, job, store, payload, iter(asked), 0):
+                file.writelines(f"{line}\n" for line in lines)
+                done += len(lines)
+                progress(done, len(asked))
+            file.flush()
+            (line,) = await child_lines(lane, job, store, {**payload, "lines": file.name}, CLOSING_S)
     finally:
         await lane.close()
     return dict(json.loads(line))

@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -33,7 +34,7 @@ from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import EXACT, AnswerPart
 from app.recourse.features import Feature
 from app.recourse.models.meter import Meter
-from app.recourse.offers import best_offer
+from app.recourse.offers import directions, offers
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS, solve
 from app.registry.ref import ModelRef
@@ -63,7 +64,8 @@ class ReportLine(AnswerPart):
     """Whether the lender's terms alone turn the no into a yes; null where the version names none, or the record is
     accepted."""
     ways: tuple[Json | None, ...] | None
-    """Cost and future validity of each common way, null where it does not reach them; null for those who chose it."""
+    """Of each common way cost, burden (cost over the share of the search set of future models that accept) and future
+    validity, null where it does not reach them; null for those who chose."""
     groups: Mapping[str, str]
     diagnostics: Json
     """Calls of the model, and records in them."""
@@ -154,12 +156,14 @@ def _in_time(problem: RecourseProblem, deadline_s: float) -> RecourseProblem:
 
 
 def _by_terms(problem: RecourseProblem, spent: _Spent) -> bool | None:
-    """Whether other terms are accepted; None where the version has none."""
-    best, asked = best_offer(problem)
-    if asked is None:
+    """Whether other terms are accepted; None where the version has none, and of a remote model, which is paid."""
+    actions = problem.action_set
+    if problem.black_box.remote is not None or actions.included or not directions(actions.space, {}):
         return None
-    spent.add(asked.model_calls or 0, asked.model_rows or 0)
-    return best is not None
+    # None is listed, so no future model is asked about one.
+    found = offers(replace(problem, under="same"), {}, most=0)
+    spent.add(found.diagnostics.model_calls or 0, found.diagnostics.model_rows or 0)
+    return found.more > 0
 
 
 def _only_levers(
@@ -224,7 +228,10 @@ def _label(feature: Feature, value: float, edges: Sequence[float]) -> str | None
         return None if np.isnan(value) else str(feature.value(value))
     if np.isnan(value) or value in feature.states_raw:
         return None
-    at = bisect_right(edges, value)
-    if at == 0:
-        return f"below {edges[0]:g}"
-    return f"{edges[-1]:g} and above" if at == len(edges) else f"{edges[at - 1]:g} to {edges[at]:g}"
+    return bands(edges)[bisect_right(edges, value)]
+
+
+def bands(edges: Sequence[float]) -> list[str]:
+    """Names of the groups that edges make of a number, upwards; none without edges."""
+    between = [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
+    return [f"below {edges[0]:g}", *between, f"{edges[-1]:g} and above"] if edges else []

@@ -11,7 +11,8 @@ WIDTH, LABEL, ROW = 640, 220, 26
 STYLE = """
 :root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--line:#d5d9de;--mark:#2f6f9f;--flag:#b5482f;--soft:#9aa5b1}
 @media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--paper:#14181d;--line:#39424d;--mark:#6cb0e0;--flag:#f08a6c}}
-@media print{:root{--ink:#000;--paper:#fff;--line:#bbb;--mark:#2f6f9f;--flag:#b5482f}svg,tr{break-inside:avoid}}
+@media print{:root{--ink:#000;--paper:#fff;--line:#bbb;--mark:#2f6f9f;--flag:#b5482f}svg,tr{break-inside:avoid}
+h2,caption{break-after:avoid}}
 body{font:15px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:var(--ink);
 background:var(--paper)}
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.2rem}svg{width:100%;height:auto;font-size:13px}
@@ -95,9 +96,12 @@ def _head(found: Json) -> str:
         low, high = recourse["interval"]
         text += (
             f" {recourse['found']:,} of them ({recourse['share']:.1%}; 95 % interval {low:.1%} to {high:.1%}) have a "
-            f"change that the model accepts; {proven:,} have none under the limits as they are, proven; for "
-            f"{none['open']:,} none was found, and nothing is proven."
+            "change that this version accepts and that today’s limits allow."
         )
+    if proven:
+        text += f" {proven:,} have none, proven: under today’s limits this version refuses every record they can reach."
+    if none["open"]:
+        text += f" For {none['open']:,} the search found none; that is no proof."
     rows = [("a change exists", recourse["found"]), ("none exists: proven", proven), ("open", none["open"])]
     plot = bars("Refused applicants by whether a change exists", [(name, n, f"{n:,}") for name, n in rows])
     return f"<p>{escape(text)}</p>{plot}" + _table("Refused applicants", ("outcome", "applicants"), rows)
@@ -164,7 +168,8 @@ def _ways(found: Json) -> str:
     text = (
         f"Each way is the same for everybody. It counts for an applicant where their own limits allow it as it stands "
         f"and the model accepts it. Chosen on reference records, measured on {first['people']:,} other refused "
-        f"applicants. Of {found['records']['refused']:,} refused, {found['recourse']['found']:,} have some way."
+        f"applicants. Cost and future models are those of the way, of the first so many, that costs an applicant least "
+        "for each future model that accepts it. Ways describe all of them and are no advice to one."
     )
     reached = [(f"{k} way{'s' if k > 1 else ''}", one["reach"], f"{one['reach']:.0%}") for k, one in enumerate(ways, 1)]
     rows = [
@@ -216,10 +221,14 @@ def _groups(table: Json, labels: Mapping[str, str]) -> str:
 def _ending(found: Json) -> str:
     lines = list(found["warnings"])
     if found["terms_alone"] is not None:
-        lines.append(f"{found['terms_alone']:.1%} of the refused get a yes by the lender’s terms alone.")
+        lines.append(
+            f"{found['terms_alone']:.1%} of the refused would be accepted with other terms of the loan and nothing "
+            "else changed."
+        )
     if found["contestable"]:
         lines.append(
-            f"{found['contestable']:,} refused are accepted as they are by at least half of the future models."
+            f"{found['contestable']:,} refused are accepted as they are by at least half of the future models, which "
+            "are retrainings on records like today’s: their refusal is worth a second look."
         )
     lines.append(
         "This measures one version under today’s limits. It says nothing of who applied, whether records are right, "

@@ -172,7 +172,7 @@ def offers(
         factual_score=None if math.isnan(score) else score,
         factual_probability=problem.black_box.probability_of(score),
         offers=listed,
-        more=len(search.rows_raw) - len(listed) if listed else 0,
+        more=0 if verdict else len(search.rows_raw) - len(listed),
         signs=signs,
         asked=search.asked,
         every=search.every and verdict in COMPLETE,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.portfolio.chosen_ways import Chosen, common_ways
+from app.portfolio.chosen_ways import Chosen, Given, common_ways
 from app.portfolio.common_ways import Move, Rules, best_cover, rule_text
 from app.recourse.features import Feature, FeatureType
 from app.registry.registry import Registry
@@ -123,13 +123,14 @@ def test_who_chose_is_not_measured(loans: Path) -> None:
 
 def test_people_with_equal_records_each_count(loans: Path) -> None:
     """The share that any ways can reach is of people, so it is a share also where some of them are alike."""
-    lines = [{"ways": [{"cost": 1.0, "future_validity": None}]}]
+    given = Given()
+    given.add([{"cost": 1.0, "burden": 1.0, "future_validity": None}])
     rules = Rules([(Move(1, "to", 1.0, up=True),)])
     chosen = Chosen(
         rules=rules, reached=(3,), at_most=(3,), choosers=frozenset({b"a", b"b"}), people=3, least=0.0, calls=0, rows=0
     )
     features = Registry(loans).find("loan@1").space.schema
-    (way,) = common_ways(chosen, features, lines)
+    (way,) = common_ways(chosen, features, given)
     assert (way.at_most, way.optimal) == (1.0, True)
 
 
@@ -137,3 +138,20 @@ def test_too_few_refused_choose_nothing(loans: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("app.portfolio.chosen_ways.LEAST", 1_000)
     _, result = reported(loans, loan_records(12, seed=3), ways={"count": 1})
     assert result["common_ways"] is None
+
+
+def test_of_ways_that_reach_somebody_the_one_counts_that_costs_least_for_each_model_that_accepts(loans: Path) -> None:
+    """A cheap way that few retrainings accept is no better than a dearer one that all of them do."""
+    given = Given()
+    given.add(
+        [{"cost": 1.0, "burden": 4.0, "future_validity": 0.2}, {"cost": 2.0, "burden": 2.0, "future_validity": 0.9}]
+    )
+    given.add([{"cost": 3.0, "burden": 3.0, "future_validity": 1.0}, None])
+    given.add([None, None])
+    rules = Rules([(Move(1, "to", 1.0, up=True),), (Move(1, "to", 2.0, up=True),)])
+    chosen = Chosen(
+        rules=rules, reached=(2, 2), at_most=(2, 2), choosers=frozenset(), people=3, least=0.0, calls=0, rows=0
+    )
+    one, both = common_ways(chosen, Registry(loans).find("loan@1").space.schema, given)
+    assert (one.reach, one.cost, one.future_validity) == pytest.approx((2 / 3, 2.0, 0.6))
+    assert (both.reach, both.cost, both.future_validity) == pytest.approx((2 / 3, 2.5, 0.95))

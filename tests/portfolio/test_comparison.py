@@ -6,6 +6,7 @@ import json
 import math
 import os
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,10 @@ def compared(store: Path, applicants: list[dict[str, Any]], **more: Any) -> tupl
     rows = [{"applicant": one, "reference": str(i)} for i, one in enumerate(applicants)]
     compute = kinds.JOB_KINDS[kinds.COMPARISON]
     texts = compute(opened, {**payload, "rows": rows}, deadline_s=60.0, progress=lambda *_: None)
-    (result,) = compute(opened, {**payload, "lines": texts}, deadline_s=60.0, progress=lambda *_: None)
+    with NamedTemporaryFile("w", encoding="utf-8") as file:
+        file.write("\n".join(texts))
+        file.flush()
+        (result,) = compute(opened, {**payload, "lines": file.name}, deadline_s=60.0, progress=lambda *_: None)
     return [json.loads(text) for text in texts], json.loads(result)
 
 

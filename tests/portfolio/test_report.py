@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,10 @@ def reported(store: Path | Store, applicants: list[dict[str, Any]], **more: Any)
     ]
     compute = kinds.JOB_KINDS[kinds.REPORT]
     texts = compute(opened, {**payload, "rows": rows}, deadline_s=60.0, progress=lambda *_: None)
-    (result,) = compute(opened, {**payload, "lines": texts}, deadline_s=60.0, progress=lambda *_: None)
+    with NamedTemporaryFile("w", encoding="utf-8") as file:
+        file.write("\n".join(texts))
+        file.flush()
+        (result,) = compute(opened, {**payload, "lines": file.name}, deadline_s=60.0, progress=lambda *_: None)
     return [json.loads(text) for text in texts], json.loads(result)
 
 
@@ -291,6 +295,11 @@ def test_a_server_reports_as_the_child_does(start: Start, loans: Path, applicant
     assert found["errors"][0]["pointer"] == "/groups/by/0/column"
     for one in ({}, {"feature": "age", "column": "x"}, {"feature": "age", "edges": [3, 1]}):
         problem(server.client.post("/models/loan/reports", json={"groups": {"by": [one]}}), 422, "invalid-request")
+    many = json.dumps({"source": {"kind": "records", "records": records * 50}})
+    headers = {"Content-Type": "application/json"}
+    found = problem(server.client.post("/models/loan/reports", content=many, headers=headers), 413, "body-too-large")
+    assert len(many) > 1_000_000
+    assert "recourse report" in found["detail"]
 
 
 @on_sqlite
