@@ -48,7 +48,7 @@ class WayChange(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonWay(AnswerPart):
-    """A way that is the same for everybody, added to those before it; measured on people who did not choose it."""
+    """A way that is the same for all, added to those before it; measured on people who did not choose it."""
 
     rule: tuple[WayChange, ...]
     """All that it changes."""
@@ -65,14 +65,13 @@ class CommonWay(AnswerPart):
     added: float
     """By how much it raises `reach`."""
     cost: float | None
-    """Mean over those reached so far, each by that of the ways so far with the least cost over the share of future
-    models that accept it; null where nobody is."""
+    """Mean over those reached so far, each by the way of least cost per future model that accepts; null of nobody."""
     future_validity: float | None
     """Mean share of held-back future models that accept these records; null without future models."""
     optimal: bool
     """Whether no as many ways of all candidates reach more of those who chose; proven."""
     at_most: float
-    """Share of those who chose whom as many ways of the candidates can reach at most."""
+    """Share of those who chose whom as many candidates can reach at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
