@@ -32,7 +32,7 @@ def content(**changes: Any) -> bytes:
         ({"weights": None}, "/artifact/weights", "is missing"),
         ({"weights": WEIGHTS | {"age": None}}, "/artifact/weights/age", "must be a number"),
         ({"weights": WEIGHTS | {"age": "Infinity"}}, "/artifact/weights/age", "finite number"),
-        ({"bias": 1}, "/artifact/bias", "is not a key"),
+        ({"bias": 1}, "/artifact/bias", "is not a known key"),
         ({"weights": WEIGHTS | {"housing": 1}}, "/artifact/weights/housing", "is not an encoded column"),
         ({"weights": WEIGHTS | {"a/b~c": 1}}, "/artifact/weights/a~1b~0c", "is not an encoded column"),
     ],
