@@ -173,15 +173,16 @@ def test_what_time_does_is_no_step() -> None:
 
 LATE = {
     ("en", "general"): (
-        "This way takes longer than this letter is valid. Apply again once you have taken the steps: we then decide "
-        "anew, perhaps with another model, and may decide otherwise.",
-        "This letter is valid until 31 May 2026. This way takes longer, so we do not promise a yes.",
+        "This way takes longer than this letter is valid: apply again once you have taken the steps.",
+        "This letter is valid until 31 May 2026. This way takes longer, so we do not promise a yes. When "
+        "you apply again we decide anew, perhaps with another model, and may decide otherwise.",
         "It accepts your application",
     ),
     ("de", "general"): (
-        "Dieser Weg dauert länger, als dieses Schreiben gilt. Stellen Sie den Antrag neu, wenn Sie die Schritte "
-        "gegangen sind: Wir entscheiden dann neu, vielleicht mit einem anderen Modell und vielleicht anders.",
-        "Dieses Schreiben gilt bis zum 31. Mai 2026. Dieser Weg dauert länger; ein Ja sagen wir deshalb nicht zu.",
+        "Dieser Weg dauert länger, als dieses Schreiben gilt: Stellen Sie den Antrag neu, wenn Sie die Schritte "
+        "gegangen sind.",
+        "Dieses Schreiben gilt bis zum 31. Mai 2026. Dieser Weg dauert länger; ein Ja sagen wir deshalb nicht "
+        "zu. Über einen neuen Antrag entscheiden wir neu, vielleicht mit einem anderen Modell und vielleicht anders.",
         "Es nimmt Ihren Antrag",
     ),
 }  # fmt: skip
