@@ -8,7 +8,7 @@ from app.keys.keys import may_read_scores
 from app.letters.letter import Facts, Lender, Notice, notice_of
 from app.letters.regime import Templates
 from app.letters.template import LENDER
-from app.letters.words import missing_words
+from app.letters.words import Spoken, missing_words
 from app.questions.answers import Json
 from app.questions.frame import Frame, identity
 from app.questions.question import Question
@@ -23,6 +23,13 @@ from app.settings import Settings
 def lender_of(settings: Settings) -> Lender:
     """Who sends letters."""
     return Lender(**{f.name: getattr(settings, f"lender_{f.name}") for f in fields(Lender)})
+
+
+def word_gaps(model: RegisteredModel, settings: Settings) -> list[str]:
+    """A sentence on each language of a model in which letters could lack words, before there is an answer."""
+    templates = Templates.of(settings)
+    spoken = Spoken(features=model.space.schema, titles=model.manifest.titles, default=templates.default)
+    return list(spoken.gaps(templates.languages))
 
 
 def missing_reasons(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from app.registry.drafting.draft import Drafted, Wish
     from app.registry.drafting.questions import Question
     from app.registry.trust import Trust
+    from app.settings import Settings
 
 QUESTIONS_OPEN = 2
 """Exit code where the draft asks outside a terminal."""
@@ -75,7 +76,7 @@ def draft(
     typer.echo(f"Wrote {drafted.directory / 'model.yaml'}; {count} comments in it ask for a decision.")
     if drafted.complete:
         with uncollected():
-            _verify(drafted, trust)
+            _verify(drafted, trust, settings)
     else:
         typer.echo("Next: the same with --model FILE (or --url) and another --out, so that the draft fits the model.")
 
@@ -118,15 +119,18 @@ def _asked(question: "Question") -> str | None:
             typer.echo(str(refused))
 
 
-def _verify(drafted: "Drafted", trust: "Trust") -> None:
+def _verify(drafted: "Drafted", trust: "Trust", settings: "Settings") -> None:
     """Register in a store that is thrown away, and say what comes next."""
     from tempfile import TemporaryDirectory
 
+    from app.letters.given import word_gaps
     from app.registry.registry import Registry
 
     with TemporaryDirectory(prefix="recourse-") as place:
         store: Registry = Registry(Path(place) / "store", trust)
         model = store.register(drafted.directory)
     report("It registers:", model)
+    for gap in word_gaps(model, settings):
+        typer.echo(f"Warning: {gap}", err=True)
     arguments = f"{drafted.directory} --trust-pickle" if model.runs_code else f"{drafted.directory}"
     typer.echo(f"Next: recourse models try {arguments}, then recourse models register {arguments}")

@@ -5,7 +5,7 @@ Registration and answers are those of the service, in a store that is thrown awa
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -133,9 +133,7 @@ class Tryout:
     asked: tuple[Asked, ...]
     findings: tuple[str, ...]
     """What looks odd about the answers, in sentences."""
-    schema: tuple[Feature, ...]
-    titles: Mapping[str, str]
-    """Of the model, in other languages."""
+    model: RegisteredModel
 
     @property
     def sound(self) -> bool:
@@ -178,8 +176,7 @@ def attempt(
         futures=futures,
         asked=asked,
         findings=tuple(findings),
-        schema=tuple(reference.space.schema),
-        titles=model.manifest.titles,
+        model=model,
     )
 
 

@@ -31,8 +31,7 @@ def try_(
     """Check a model and ask it about a few rejected records, without registering it."""
     settings = read_settings(trust_pickle=trust_pickle or None)
     one_thread(openmp=True)
-    from app.letters.regime import Templates
-    from app.letters.words import Spoken
+    from app.letters.given import word_gaps
     from app.models.tryout import attempt
     from app.observability import configure_logging
 
@@ -48,9 +47,7 @@ def try_(
     typer.echo(f"{found.futures}.")
     for one in found.asked:
         typer.echo(text_of(one, found.threshold))
-    templates = Templates.of(settings)
-    spoken = Spoken(features=found.schema, titles=found.titles, default=templates.default)
-    odd = [*registration.warnings, *found.findings, *spoken.gaps(templates.languages)]
+    odd = [*registration.warnings, *found.findings, *word_gaps(found.model, settings)]
     if odd:
         typer.echo("\nWhat looks odd:")
     for sentence in odd:

@@ -12,6 +12,7 @@ import yaml
 from app.errors import ModelRefused
 from app.futures.records import reference_records
 from app.futures.spec import Material, choices_of, outlook, specified
+from app.letters.given import word_gaps
 from app.models.oddities import Asked, oddities
 from app.models.tryout import QUESTIONS, Tryout, attempt
 from app.models.tryout_command import share_text, text_of
@@ -106,6 +107,14 @@ def test_a_model_that_leaves_nothing_to_do_is_not_sound(model: ModelDirectory, s
     assert not found.sound
     assert all(one.detail for one in found.asked)
     assert "do change, advice, takes and protected leave enough" in found.findings[0]
+
+
+def test_the_words_that_letters_lack_are_named(model: ModelDirectory, settings: Settings) -> None:
+    assert word_gaps(tried(model, settings).model, settings) == []
+    (gap,) = word_gaps(tried(model, settings, titles={"de": "Kredit"}).model, settings)
+    assert gap.startswith(
+        "Letters in de are refused where they would state what model.yaml has no words for: words.de of"
+    )
 
 
 def test_a_feature_that_decides_all_distances_is_named(model: ModelDirectory, settings: Settings) -> None:
