@@ -149,6 +149,7 @@ def test_fields_are_named_only_for_as_many_faults_as_are_listed(unknown: int, ki
     assert raised.value.error_count() == unknown
 
 
+@pytest.mark.slow
 def test_no_request_makes_python_parse() -> None:
     """Two threads that do so at once get a `SystemError` from CPython 3.11 from time to time: an answer 500."""
     done = forks().run("tests.api.unparsed", env=os.environ)

@@ -40,6 +40,7 @@ def trained(X: np.ndarray, y: np.ndarray, weight: float) -> tuple[np.ndarray, fl
     return found.coef_[0], float(found.intercept_[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fit", ["linear", "torch", "xgboost"])
 def test_a_model_of_its_own_recipe_looks_like_one(tmp_path: Path, fit: str) -> None:
     model = registered(tmp_path, fit, records=600)

@@ -149,6 +149,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "knob", "toy", "constraints"), CASES)
 def test_more_asked_is_never_less_given(name: str, knob: str, toy: Toy, constraints: dict[str, Any]) -> None:
     method = METHODS[name]

@@ -67,6 +67,7 @@ def asked(person: int, name: str, **wishes: Any) -> tuple[RecourseResult, int]:
     return solve(problem, method, method.params()), far.calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "wishes", "people", "most"),
     [
@@ -89,6 +90,7 @@ def test_an_answer_takes_few_calls(name: str, wishes: dict[str, Any], people: Se
     assert found >= 0.9 * len(people) * wishes.get("count", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wishes", [{"count": 3}, {"count": 2, "future_validity": 0.8}])
 def test_questions_in_step_have_the_answers_of_one_after_another(
     monkeypatch: pytest.MonkeyPatch, wishes: dict[str, Any]

@@ -237,6 +237,7 @@ def _with_gaps(directory: Path, kind: str, way: str) -> tuple[Path, np.ndarray]:
     return path, fitted.predict_proba(X)[:, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", FILLINGS)
 @pytest.mark.parametrize("kind", ["linear", "matrix", "trees"])
 def test_what_stands_for_a_missing_number_is_asked_or_shown_by_scores(tmp_path: Path, kind: str, way: str) -> None:

@@ -270,6 +270,7 @@ def command(tmp_path: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "app.cli", *arguments, "--out", str(tmp_path / "loan")]
 
 
+@pytest.mark.slow
 def test_without_a_terminal_the_command_ends_with_its_questions(tmp_path: Path) -> None:
     done = subprocess.run(command(tmp_path), capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     assert (done.returncode, done.stdout) == (QUESTIONS_OPEN, "")

@@ -162,6 +162,7 @@ WRAPPED: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WRAPPED)
 def test_encoders_inside_are_found(tmp_path: Path, kind: str) -> None:
     table, outcome = records()
