@@ -30,12 +30,12 @@ Versions: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Calibrations:
-    """Calibrations of models, and the corrections that follow from them.
+    """Compares, for each model, promised shares of future models with what later versions kept, and stores corrections.
 
     Parameters
     ----------
-    lane : answers requests
-    aside : keeps corrections up to date; started with the first of them
+    lane : pool of child processes for the calibrations that requests ask for
+    aside : pool of child processes that keeps the stored corrections up to date; it starts with the first of them
     """
 
     def __init__(self, settings: Settings, store: Store, models: Models, lane: Pool, aside: Pool) -> None:
@@ -48,11 +48,11 @@ class Calibrations:
         self._known: dict[str, tuple[Versions, float]] = {}
 
     async def of(self, model_id: str) -> Json:
-        """The calibration of all versions of a model; also stores the corrections.
+        """The calibration of all versions of a model; also stores their corrections.
 
         Raises
         ------
-        UnknownModel : no version of it is registered
+        UnknownModel : no version of the model is registered
         LedgerUnavailable : the ledger cannot be read
         Overloaded, LaneCrashed, LaneTimeout : as `Pool.run`
         """
@@ -64,7 +64,7 @@ class Calibrations:
     # --- by itself ---
 
     def watch(self) -> None:
-        """Store the corrections of a model when a version of it is registered, and once an hour."""
+        """From now on, store the corrections of a model when a version of it is registered, and once an hour."""
         if self._automatic:
             self._watch.start()
 

@@ -153,7 +153,7 @@ class CalibrationAnswer(Kept):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """One counterfactual that was given."""
+    """One counterfactual that was given to an applicant, with the promised share of future models that accept it."""
 
     method: str
     promised: float
@@ -165,7 +165,7 @@ class Promise:
 
 @dataclass(slots=True, kw_only=True)
 class Checks:
-    """The promises of one version, and the decisions of the next version about them."""
+    """The promises of one version, and whether the next version keeps each of them."""
 
     model: RegisteredModel | None
     """None where the version is not registered any more."""
@@ -178,7 +178,7 @@ class Checks:
 
 
 def calibration(store: Store, model_id: str, *, deadline_s: float) -> Json:
-    """`CalibrationAnswer` of a model; stores the correction of each of its versions where they read it.
+    """The `CalibrationAnswer` of a model as JSON; also stores the correction of each of its versions.
 
     Raises
     ------

@@ -18,16 +18,16 @@ LONGEST_S = 86_400.0
 
 
 def runs_foreign_code(model: RegisteredModel) -> bool:
-    """Whether a library computes the model's scores in a child: it may hang, take all memory, or vary.
+    """Whether the scores of a model are computed by a library, which may hang, take all memory, or vary.
 
-    A linear model is our own arithmetic, and a remote one is paid per call.
+    False for a linear model, which is our own arithmetic, and for a remote one, which is paid per call.
     """
     artifact = model.manifest.artifact
     return not isinstance(artifact, Endpoint) and artifact.format is not Format.LINEAR
 
 
 def load_first(settings: Settings, model: RegisteredModel) -> None:
-    """Load a version and ask it as the service will.
+    """Load a version and ask it in a child process, as the service will.
 
     Raises `ModelRefused` where the version does not answer in time, or ends its process; `ModelUnusable` where it
     cannot be loaded, or answers the same question differently.

@@ -33,7 +33,7 @@ NONE_ACTIVE = "No model is active: each is retired, or waits for `recourse model
 
 
 class Models:
-    """The models of one store, asked in the child processes of one lane."""
+    """The registered models of one store, and the child processes (`lane`) that load and ask them."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class Models:
         self._quarantine = quarantine
 
     def find(self, name: str, *, pointer: str | None = None, include_inactive: bool = False) -> RegisteredModel:
-        """The version that `Registry.find` finds; an unknown model is a fault at `pointer`, unless that is None.
+        """The version that `Registry.find` finds. The error for an unknown model has a fault at `pointer`, unless None.
 
-        Raises `InsufficientScope` where the key of this context may not ask the model, and `ModelUnusable` where none
-        can be looked for: an unknown model would be taken as final.
+        Raises `InsufficientScope` where the key of the current request may not ask the model, and `ModelUnusable` where
+        the store cannot be read: `UnknownModel` would then be taken as final.
         """
         _require(name)
         try:
@@ -71,10 +71,10 @@ class Models:
             raise UnknownModel(detail, faults=faults, **error.facts) from None
 
     def version(self, model_id: str, name: str | None) -> RegisteredModel:
-        """A version of a model, active or not; the newest active one unless it is named.
+        """The version called `name`, active or not; the newest active version of the model where `name` is None.
 
-        Raises `UnknownModel` and `ModelUnusable` where there is no such version; `InvalidRequest` where it is a version
-        of another model.
+        Raises `UnknownModel` and `ModelUnusable` where there is no such version; `InvalidRequest` where `name` is a
+        version of another model.
         """
         if name is None:
             return self.find(model_id)
@@ -94,7 +94,7 @@ class Models:
         return sum(model.active for model in self._registry.list())
 
     def warnings(self) -> list[str]:
-        """Why active versions cannot be used, or that there are none."""
+        """Sentences that say which active versions cannot be used and why, or that no version is active."""
         if not self.active() and not self.problems():
             return [NONE_ACTIVE]
         broken = [version.error.detail for version in self._registry.broken() if version.active]
@@ -109,7 +109,7 @@ class Models:
         return [LATE.format(name=name, why=found["detail"]) for name, found in waiting if found["status"] == "failed"]
 
     def problems(self) -> str:
-        """Why no applicant can be answered; empty if they can."""
+        """The sentence that says why no applicant can be answered; empty if applicants can be answered."""
         if not self._readable():
             return UNREADABLE
         if self.active():
@@ -139,18 +139,19 @@ class Models:
         return ModelRef.of(self._store, model)
 
     async def admit(self, model: RegisteredModel) -> None:
-        """Raise `ModelQuarantined` or `DailyBudgetSpent` before a job about a model is submitted that would fail."""
+        """Raise `ModelQuarantined` or `DailyBudgetSpent` where a job about the model, not yet submitted, would fail."""
         self._quarantine.require(model.name)
         await self._budgets.require()
 
     async def ask(
         self, model: RegisteredModel, work: Callable[..., Any], *args: Any, timeout_ms: int | None = None
     ) -> Any:
-        """The result of a function in a child process, whose questions to the model are counted.
+        """Run a function about a model in a child process, count its questions to the model, and return its result.
 
-        The time does not include loading a model that the child has not loaded yet.
+        The time limit does not include loading a model that the child has not loaded yet.
 
-        Raises `DailyBudgetSpent` where the key of this context may not ask today any more; else as `Pool.run`.
+        Raises `DailyBudgetSpent` where the key of the current request has no questions left for today; else as
+        `Pool.run`.
         """
         await self._budgets.require()
         found = await self._run(model, work, *args, timeout_ms=timeout_ms)
@@ -170,24 +171,24 @@ class Models:
         return self._registry.list()
 
     def summaries(self) -> list[Json]:
-        """Every registered version that the key of this context may ask. Raises `ModelUnusable` as `find`."""
+        """The descriptions of all versions that the key of the request may ask. Raises `ModelUnusable` as `find`."""
         self._require_store()
         key = asking.get()
         return [_summary(model) for model in self._registry.list() if key is None or key.may_ask(model.id)]
 
     def summary(self, name: str) -> Json:
-        """One registered version, also one that is not active by its full name."""
+        """The description of one version: the newest active one of an id, or any version by its full name."""
         return _summary(self.find(name, include_inactive=True))
 
     def require_answering(self, name: str) -> None:
-        """Raise `UnknownModel`, or `ModelUnusable` where its last loading failed, unless a version answers requests."""
+        """Raise `UnknownModel`, `ModelQuarantined` or `ModelUnusable` unless the version can answer requests."""
         model = self.find(name)
         self._quarantine.require(model.name)
         if reason := model.distrusted or self._lane.problems.get(model.name):
             raise ModelUnusable(reason)
 
     async def schema(self, name: str) -> Json:
-        """The features of a model, and records to try."""
+        """The features and rules of a model, and sample records that it refuses. Errors as `find` and `ask`."""
         model = self.find(name)
         # Their scores are known: no model is asked.
         samples = await self._run(model, tasks.samples)

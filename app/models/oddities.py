@@ -41,7 +41,7 @@ ALIKE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One question and its answer."""
+    """One refused reference record for which changes were asked, and the answer."""
 
     record: int
     """Line of the reference, counted from 0 without its header."""
@@ -67,10 +67,11 @@ class Asked:
 def oddities(
     reference: Reference, asked: Sequence[Asked], labels: Bool[np.ndarray, "n"] | None = None
 ) -> Iterator[str]:
-    """A sentence for each.
+    """A sentence for each thing that looks odd about answers to refused reference records.
 
     Parameters
     ----------
+    asked : the refused records and their answers
     labels : (n,), whether each reference record had the favourable outcome; None where that is not known
     """
     if not asked:

@@ -48,7 +48,7 @@ SIBLINGS_IN_MEMORY = 100
 
 
 def load(ref: ModelRef) -> LoadedModel:
-    """The model, ready to be asked, whether or not it is active; kept while there is room."""
+    """The loaded model of a reference, whether or not it is active; the process keeps it as long as it has room."""
     return _kept(ref).model
 
 
@@ -76,25 +76,25 @@ def _size(model: LoadedModel) -> int:
 
 @lru_cache(maxsize=SIBLINGS_IN_MEMORY)
 def load_sibling(ref: ModelRef) -> BlackBox:
-    """Another version of a model that is asked; it takes no room from the models that `load` keeps."""
+    """The black box of another version than the one that answers; the process does not keep it, unlike `load`."""
     return _read(ref).black_box
 
 
 def needs(store: Store) -> list[Need]:
-    """The newest active models, to be ready in each child."""
+    """The newest active models, as those that every child process loads before its first call."""
     active = [model for model in store.open().list() if model.active]
     return [need_of(ModelRef.of(store, model)) for model in active[-PREPARED:]]
 
 
 def need_of(ref: ModelRef) -> Need:
-    """A model that is ready."""
+    """A model that a child process must load before it begins a call."""
     return Need(ref.name, ready, (ref,))
 
 
 def ready(ref: ModelRef) -> list[str]:
-    """Load a model and ask it one question, so that no request waits for what happens only once. Idempotent.
+    """Load a model and ask it one question, so that no request waits for its first-time costs. Idempotent.
 
-    Returns the names of models that had to make room. Errors as `RegisteredModel.load`.
+    Returns the names of the models that were dropped to make room. Errors as `RegisteredModel.load`.
     """
     found = _kept(ref)
     load_futures(found.model.registered)

@@ -50,11 +50,11 @@ NAMED = 3
 def helping_lines(
     black_box: BlackBox, reference: Reference, rules: Sequence[Rule], records: Sequence[int], valid_months: float
 ) -> Iterator[str]:
-    """A sentence with the lines that would let the model accept most of these records; none where no line helps.
+    """A sentence that names the lines of the manifest that keep many records from an answer; none where no line does.
 
     Parameters
     ----------
-    records : of the reference, for which nothing was found
+    records : indices of the reference records for which no answer was found
     """
     features = reference.space.features
     lines = {j: line for j, feature in enumerate(features) if (line := _line(feature))}
@@ -121,7 +121,7 @@ QUESTIONS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tryout:
-    """The result of trying a model: its registration, answers and odd findings."""
+    """The result of trying a model: its registration, some answers, and what looks odd about them."""
 
     name: str
     features: int
@@ -137,7 +137,7 @@ class Tryout:
 
     @property
     def sound(self) -> bool:
-        """Whether anything was asked, and anything found."""
+        """Whether changes were found for at least one rejected record."""
         return any(one.changes for one in self.asked)
 
 
@@ -149,7 +149,7 @@ def attempt(
     tolerance: float = TOLERANCE,
     count: int = QUESTIONS,
 ) -> Tryout:
-    """Register a directory in a store of its own, and ask about `count` of the reference records that it rejects.
+    """Register a model directory in a temporary store, and ask about `count` reference records that the model rejects.
 
     Errors as in `app.registry.install.install`.
     """

@@ -105,7 +105,7 @@ def write_atomic(target: Path, content: bytes) -> None:
 
 
 def flush_directory(directory: Path) -> None:
-    """Flush the names in a directory, so that they survive a crash."""
+    """Flush the entries of a directory to disk, so that its new files keep their names after a crash."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -77,7 +77,7 @@ SENTENCES = {
 
 
 def sentence_of(details: ErrorDetails) -> str:
-    """The sentence about an error of pydantic; its own words where `SENTENCES` has none for the kind."""
+    """The sentence of a fault for an error of pydantic; pydantic's own words for kinds that `SENTENCES` lacks."""
     kind, key = details["type"], str(details["loc"][-1]) if details["loc"] else ""
     if kind in ("missing", "missing_keyword_only_argument", "missing_argument"):
         return f"is missing; write {EXAMPLES[key]}" if key in EXAMPLES else "is missing"
@@ -93,7 +93,7 @@ def sentence_of(details: ErrorDetails) -> str:
 
 
 def unknown_key(what: str, key: str, known: Collection[str]) -> str:
-    """The fault of a key that the manifest does not know, with the known key that may be meant."""
+    """The sentence of a fault for an unknown key of a manifest; names the known key that may be meant."""
     near = difflib.get_close_matches(key, known, n=1)
     meant = next((one for one in known if one.startswith(f"{key}_")), near[0] if near else None)
     return f"is not a key that {what} has" + (f"; is {meant} meant?" if meant else "")
@@ -114,7 +114,10 @@ SHOWN = 3
 
 
 def readable(faults: Sequence[Fault], names: Mapping[int, str]) -> list[Fault]:
-    """The faults of a model, equal sentences in one line; `names` are those of the features by index."""
+    """The faults of a model, with equal faults of several features or records as one fault.
+
+    `names` are the names of the features by index.
+    """
     alike: dict[tuple[str, str], list[Fault]] = {}
     for fault in faults:
         place = re.sub(r"/[^/]*$", "", re.sub(r"^/features/\d+", "/features", fault.pointer))

@@ -61,11 +61,12 @@ def install(
 ) -> Path:
     """Install the model directory `source` in the store `root`; returns the directory of the version.
 
-    If not `active`, it can be examined by its full name, but answers no applicants. The lender's own scores of the
-    reference records, in the file `scores` or a column of the reference, must agree with the model's to `tolerance`.
+    A version that is not `active` can be examined by its full name, but answers no applicants. The lender's own scores
+    of the reference records, in the file `scores` or a column of the reference, must agree with the model's to
+    `tolerance`.
 
     Raises `ModelExists` where the store has a version of this name; `ModelRefused` with every fault that could be
-    found; `OSError` where the store cannot be written. Nothing is left in the store then.
+    found; `OSError` where the store cannot be written. After an error, nothing is left in the store.
     """
     content = _manifest_bytes(source)
     parsed = read_manifest(content)
@@ -304,7 +305,10 @@ def _fitted(space: FeatureSpace) -> dict[str, tuple[float, float]]:
 
 
 def fit_columns(manifest: Manifest, rows_raw: Float[np.ndarray, "n p"] | None) -> ModelColumns:
-    """The space of distances, and what the model takes, fitted on reference records; with scales of 1 without any."""
+    """The space of distances and the columns that the model takes, scaled by the reference records (`rows_raw`).
+
+    Without records, all scales are 1.
+    """
     features = manifest.features
     unscaled = fit_encoding(features, np.zeros((1, len(features))), "none")
     if rows_raw is None:

@@ -27,7 +27,7 @@ WORST = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The service's outputs beside the lender's scores."""
+    """The outputs of the service for the reference records, beside the lender's own scores of them."""
 
     given: Float[np.ndarray, "n"]
     """The lender's; NaN for records without one."""
@@ -37,12 +37,12 @@ class Comparison:
 
     @property
     def difference(self) -> Float[np.ndarray, "n"]:
-        """Distance of each record's two scores; 0 where the lender gave none."""
+        """(n,), how far each output is from the lender's score; 0 for records without a score."""
         return np.nan_to_num(np.abs(self.given - self.found))
 
     @property
     def allowed(self) -> float:
-        """The tolerance, and half of the last digit of scores that are rounded."""
+        """Largest allowed difference: `tolerance`, or half of the last digit of rounded scores if that is more."""
         digits = next((k for k in range(7) if np.allclose(self.given, np.round(self.given, k), 0, 1e-12, True)), 7)
         varied = len(set(self.given.tolist())) > 2
         return max(self.tolerance, 0.5 * 10.0**-digits * 1.001) if 1 < digits < 7 and varied else self.tolerance
@@ -54,7 +54,7 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """The sentence that states the difference of both scores, and the records where it is largest."""
+        """The sentence that states how far outputs and scores differ, and in which records most."""
         compared = int((~np.isnan(self.given)).sum())
         if self.agrees:
             return (
@@ -71,7 +71,7 @@ class Comparison:
 
     @property
     def reason(self) -> str:
-        """Advice by the usual causes of a difference, such as logits for probabilities; empty where none fits."""
+        """Advice for a usual cause of differences, such as logits for probabilities; empty where no cause fits."""
         known = ~np.isnan(self.given)
         given, found = self.given[known], self.found[known]
 
@@ -96,12 +96,12 @@ class Comparison:
 def compare(
     black_box: BlackBox, scores: Float[np.ndarray, "n"], given: Float[np.ndarray, "n"], tolerance: float
 ) -> Comparison:
-    """The lender's scores beside those of a black box."""
+    """The comparison of the lender's scores (`given`) with the outputs that belong to `scores` of the black box."""
     return Comparison(given=given, found=outputs_of(black_box, scores), tolerance=tolerance)
 
 
 def outputs_of(black_box: BlackBox, scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """Scores of a black box in the unit of its output: a probability, a logit, points, or 1 and 0 for labels."""
+    """Scores of a black box as outputs of its model: probabilities, logits, points, or 1 and 0 for labels."""
     if black_box.points is not None:
         return black_box.points.of(scores)
     probabilities = black_box.probability(scores)
@@ -139,7 +139,10 @@ def read_scores(path: Path) -> Float[np.ndarray, "n"]:
 
 
 def scores_in(path: Path, features: Collection[str]) -> tuple[Float[np.ndarray, "n"] | None, list[Fault]]:
-    """The scores in the column `score` of a reference, where that is no feature; None where there are none."""
+    """The lender's scores in the column `score` of a reference, and faults; None without scores.
+
+    The column does not count where a feature is called `score`.
+    """
     if SCORE in features:
         return None, []
     try:
@@ -156,9 +159,9 @@ def scores_in(path: Path, features: Collection[str]) -> tuple[Float[np.ndarray, 
 
 
 def parse_scores(texts: list[str], delimiter: str = ",") -> tuple[Float[np.ndarray, "n"], list[Fault]]:
-    """Scores as numbers, NaN where there is none, and the faults of those that are not.
+    """Scores as numbers, NaN for an absent one, and the fault of the first text that is no score.
 
-    `delimiter` stands between the cells of their table.
+    `delimiter` is what stands between the cells of their table.
     """
     seen = DecimalMark()
     seen.see(texts)

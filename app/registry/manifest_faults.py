@@ -95,7 +95,7 @@ def feature_faults(features: Sequence[Feature]) -> list[Fault]:
 
 
 def path_faults(artifact: Artifact | Endpoint | None, reference: str | None) -> list[Fault]:
-    """File names that would collide in the directory of the installed version."""
+    """Faults of file names that would collide in the directory of the installed version."""
     path = artifact.path if isinstance(artifact, Artifact) else None
     named = {"/artifact/path": path, "/reference": reference}
     paths = {pointer: PurePosixPath(path) for pointer, path in named.items() if path}
@@ -117,7 +117,7 @@ def _indicator_faults(manifest: Manifest) -> list[Fault]:
 
 
 def rule_faults(rules: Sequence[str], features: Sequence[Feature]) -> list[Fault]:
-    """Rules that cannot be read, or that name what is not in the schema."""
+    """Faults of rules that cannot be read, or that name features or levels which the manifest lacks."""
     faults: list[Fault] = []
     parser = RuleParser(features)
     for i, rule in enumerate(rules):

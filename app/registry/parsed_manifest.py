@@ -26,7 +26,7 @@ from app.registry.safe_yaml import read_yaml
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedManifest:
-    """A manifest under examination: the parts that are valid by themselves, and all faults."""
+    """A manifest that is being checked: the parts that are valid by themselves, and all faults."""
 
     manifest: Manifest | None = None
     """Present iff there are no faults."""
@@ -42,7 +42,7 @@ class ParsedManifest:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Self:
-        """A manifest that has been read from YAML."""
+        """The parts and faults of a manifest, from the data of its YAML."""
         if hidden := unprintable_faults(data):
             return cls(faults=tuple(hidden), names=_names(data))
         try:
@@ -74,7 +74,7 @@ class ParsedManifest:
 
 
 def read_manifest(content: bytes) -> ParsedManifest:
-    """The manifest in a file; faults are returned in it, not raised."""
+    """The parts and faults of a manifest, from the bytes of its file; faults are returned, not raised."""
     try:
         data = read_yaml(content)
     except ValueError as error:

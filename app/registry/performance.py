@@ -17,7 +17,7 @@ DEVIATIONS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performance:
-    """A model against true outcomes."""
+    """Agreement of a model's scores and decisions with true outcomes."""
 
     auc: float
     """Chance that a favourable record scores above an unfavourable one; ties count half."""
@@ -30,7 +30,7 @@ class Performance:
 
     @property
     def sentence(self) -> str:
-        """The figures in words."""
+        """The sentence that states how well the model agrees with the outcomes."""
         return (
             f"On its reference records the model has an AUC of {self.auc:.3f} and decides {self.accuracy:.1%} as they "
             f"turned out; deciding alike for all would reach {self.majority:.1%}."
@@ -38,7 +38,7 @@ class Performance:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings of a model that is no better than chance on the reference, or reversed."""
+        """Warnings where the model is no better than chance on the reference, or ranks people in reverse."""
         if self.auc < 1.0 - CHANCE and self.auc < 0.5 - DEVIATIONS * self.deviation:
             return [
                 f"The AUC on the reference is {self.auc:.3f}, far below 0.5: is the label reversed (it must be 1 "

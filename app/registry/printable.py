@@ -18,26 +18,29 @@ _BREAK = re.compile("[ \t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
 def unprintable(text: str) -> int | None:
-    """The place of the first character that cannot be printed, from 0; a line feed and a tab can."""
+    """Index of the first unprintable character, None without one; a line feed and a tab count as printable."""
     if text.isprintable():
         return None
     return next((k for k, one in enumerate(text) if one not in "\n\t" and not _is_printable(one)), None)
 
 
 def one_line(text: str) -> str:
-    """A text as part of one line: breaks are spaces, and what cannot be printed is U+FFFD."""
+    """A text in one line: line breaks become spaces, and unprintable characters become U+FFFD."""
     spaced = _BREAK.sub(" ", text).strip()
     return spaced if spaced.isprintable() else "".join(c if _is_printable(c) else "\ufffd" for c in spaced)
 
 
 def listed(names: Sequence[str], most: int = 10, quote: str = '"') -> str:
-    """The first names, in quotation marks, and the number of the others."""
+    """The first `most` names in quotation marks, and the number of the others, as one text."""
     shown = ", ".join(f"{quote}{name}{quote}" for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def unprintable_faults(document: Any) -> list[Fault]:
-    """A fault for each text of a document, key or value, that has an unprintable character; it names the first."""
+    """A fault for each key or value of a document that is a text with an unprintable character.
+
+    It names the first such character.
+    """
     return [
         Fault(pointer, f"has U+{ord(text[at]):04X} at character {at + 1}, which cannot be printed; leave it out")
         for pointer, text in _texts(document, "")

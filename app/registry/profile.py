@@ -39,7 +39,7 @@ SCALED = 0.01
 
 
 def odd(black_box: BlackBox, reference: Reference) -> list[str]:
-    """Warnings of decisions that are all alike, and of columns that cannot be what they should."""
+    """Warnings of a model that accepts all or no records, or whose outputs or columns cannot be what they should."""
     found = [*_odd_outputs(black_box, reference)]
     space, rows_raw = reference.space, reference.rows_raw
     if len(rows_raw) >= FEW:
@@ -119,7 +119,7 @@ def _outputs_beside(black_box: BlackBox, reference: Reference) -> str:
 
 
 def odd_weights(reference: Reference) -> list[str]:
-    """A warning of a linear model that its own label contradicts."""
+    """A warning where refits to the true outcomes contradict a linear model, as with a reversed label; else none."""
     if reference.weight_moments is None:
         return []
     refitted = homogeneous(reference.X) @ reference.weight_moments.mean >= 0.0
@@ -133,7 +133,7 @@ def odd_weights(reference: Reference) -> list[str]:
 
 
 def broken_rules(reference: Reference, rules: tuple[Rule, ...]) -> list[str]:
-    """A warning of each rule that does not hold in the reference."""
+    """A warning for each rule that some reference records break."""
     count = len(reference.scores)
     broken = [(rule, count - int(rule.holds(reference.rows_raw).sum())) for rule in rules]
     return [
@@ -158,7 +158,7 @@ NO_NUMBER = "it gives no finite output"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """True outcomes of the reference records."""
+    """The true outcome of each reference record."""
 
     favourable: Bool[np.ndarray, "n"]
     refits: int
@@ -167,7 +167,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """The computed part of a registration."""
+    """The results that registration computes from a model and its reference records."""
 
     reference: Reference
     exact: bool
@@ -291,7 +291,7 @@ def largest_distance(X: Float[np.ndarray, "n d"]) -> tuple[float, bool]:
 
 
 def pack(reference: Reference) -> bytes:
-    """Rows, scores and the moments of the weights, where there are any, as the bytes of an `.npz` file."""
+    """The raw rows, scores and, where there are any, weight moments of a reference, as the bytes of an `.npz` file."""
     moments = reference.weight_moments
     arrays = {"rows_raw": reference.rows_raw, "scores": reference.scores}
     if moments is not None:
@@ -302,7 +302,7 @@ def pack(reference: Reference) -> bytes:
 
 
 def unpack(content: bytes) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "n"], WeightMoments | None]:
-    """Rows, scores and moments; inverse of `pack`."""
+    """The raw rows, scores and weight moments in these bytes; the inverse of `pack`."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         moments = None
         if "weight_mean" in arrays:

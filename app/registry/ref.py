@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """The directory of models, the operator's trust in them, and the address of the ledger."""
+    """The settings of a store: directory of models, the operator's trust in them, and address of the ledger."""
 
     root: str
     trust: Trust = field(default_factory=Trust)
@@ -28,7 +28,7 @@ class Store:
         return cls(root=str(settings.models_store.absolute()), trust=Trust.of(settings), ledger=ledger)
 
     def open(self) -> Registry:
-        """The registry: one in each process, so that what it has read of versions is read once."""
+        """The registry of the store; the same object for each call in a process, so that versions are read once."""
         return _registry(self)
 
 
@@ -39,7 +39,7 @@ def _registry(store: Store) -> Registry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRef:
-    """Exactly one registration of a model; another one under the same name is another reference."""
+    """A reference to one registration of a model; another registration under the same name has another one."""
 
     store: Store
     name: str

@@ -37,7 +37,7 @@ def _outcome(label: str) -> Feature:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell that cannot be read."""
+    """A cell of the reference that cannot be read, and what it must be."""
 
     record: int
     name: str
@@ -49,7 +49,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV as text."""
+    """The cells of a CSV as texts."""
 
     header: list[str]
     rows: list[list[str]]
@@ -59,7 +59,7 @@ class Table:
     """What stands between its cells."""
 
     def texts(self, name: str) -> Sequence[str]:
-        """The cells of a column; its rows are as long as the header."""
+        """The cells of the column `name`. Every row must be as long as the header."""
         return self._columns[self.header.index(name)]
 
     @cached_property
@@ -70,9 +70,10 @@ class Table:
 def read_reference(
     path: Path, features: Sequence[Feature], label: str | None = None
 ) -> tuple[Float[np.ndarray, "n p"] | None, list[Fault]]:
-    """Raw rows of a file, None if it has faults; pointers are ``/reference/{record}/{column}``.
+    """The raw rows of a reference file and its faults; None for the rows if there are any.
 
-    `label` names a column of true outcomes, the last column of the rows then: 1 for favourable, 0 for not.
+    Pointers are ``/reference/{record}/{column}``. `label` names a column of true outcomes, which becomes the last
+    column of the rows: 1 for favourable, 0 for not.
     """
     if path.suffix != ".csv":
         return None, [Fault("/reference", "must be a .csv file")]
@@ -102,9 +103,9 @@ def read_reference(
 
 
 def read_dates(path: Path, column: str) -> tuple[Float[np.ndarray, "n"], list[Fault]]:
-    """The dates of a column, as days from the year 1; NaN where a cell is none, with the faults of these.
+    """The dates in a column of a reference, as days from the year 1, and faults; NaN where a cell is no date.
 
-    `read_reference` reads the CSV without faults. Errors as `read_table`.
+    For a file in which `read_reference` finds no fault. Errors as `read_table`.
     """
     table = read_table(path)
     if (count := table.header.count(column)) != 1:

@@ -34,7 +34,7 @@ Stamps: TypeAlias = tuple[Stamp | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenVersion:
-    """A directory of the store without a usable version."""
+    """A version in the store that cannot be used, and why."""
 
     id: str
     version: str
@@ -53,7 +53,7 @@ class BrokenVersion:
 
     @property
     def active(self) -> bool:
-        """Whether the version would answer applicants."""
+        """Whether the version would answer applicants if it could be used."""
         return not (self.retired or self.waiting)
 
 
@@ -67,8 +67,8 @@ class Registry:
 
     Parameters
     ----------
-    root : created by the first registration
-    trust : nothing when absent
+    root : the directory, which the first registration creates
+    trust : what the operator trusts; nothing when None
     """
 
     def __init__(self, root: Path, trust: Trust | None = None) -> None:
@@ -130,7 +130,10 @@ class Registry:
         return version.name
 
     def activate_when_ready(self, name: str) -> str:
-        """Let the rehearsal of an inactive version activate it; returns its full name. Raises `UnknownModel`."""
+        """Let an inactive version become active by itself, once its future models are ready; returns its full name.
+
+        Raises `UnknownModel`.
+        """
         version = self._find(name, include_inactive=True)
         write_atomic(version.directory / INACTIVE, UNTIL_READY)
         return version.name
@@ -152,7 +155,7 @@ class Registry:
         return version.name
 
     def released(self, name: str) -> int:
-        """A number that changes with every release of `id@version`."""
+        """A number that changes whenever `id@version` is released from quarantine; 0 if it never was."""
         model, _, version = name.partition("@")
         found = stamp(f"{self.root}/{model}/{version}/{RELEASED}")
         return 0 if found is None else found[2]

@@ -47,7 +47,7 @@ _EQUAL = ("=", "==", "!=")
 
 
 class RuleParser:
-    """Reads rules over raw rows of one schema, derived features left out."""
+    """Reads rules of a manifest as conditions on raw rows, whose columns are the features that are not derived."""
 
     def __init__(self, features: Sequence[Feature]) -> None:
         self.known = {feature.name: feature for feature in features}
@@ -69,7 +69,7 @@ class RuleParser:
         return _RuleReader(text, self).rule()
 
     def comparison(self, left: Expression, relation: str, right: Expression) -> Condition:
-        """A comparison of two numbers."""
+        """The condition that two expressions of numbers stand in a relation, such as "<="."""
         formulas = self._needed((*left.names, *right.names))
         names = dict.fromkeys((*left.names, *right.names, *(name for one in formulas.values() for name in one.names)))
         inputs = tuple(self._inputs[name] for name in names if name in self._inputs)
@@ -89,7 +89,7 @@ class RuleParser:
         return AllOf((at_most, at_least))
 
     def level_test(self, feature: Feature, levels: Iterable[int], relation: str) -> Condition:
-        """A test of the level of a feature."""
+        """The condition that a feature has one of these levels, by index, or stands in a relation to them."""
         indices = sorted(set(levels))
         if feature.is_group:
             count = len(feature.categories)
@@ -101,7 +101,7 @@ class RuleParser:
         return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
 
     def linear(self, text: str, left: Expression, relation: str, right: Expression) -> LinearRule | None:
-        """The comparison as coefficients; None where it is not linear, or a value may be missing.
+        """The comparison of two expressions as a linear rule; None if it is not linear, or a value may be missing.
 
         Raises `ValueError` where a number is too large, or no feature matters.
         """
@@ -133,7 +133,7 @@ class RuleParser:
         return LinearRule(text, coefficients, limit + 0.0, equality=relation in ("=", "=="))
 
     def check(self, expression: Expression) -> None:
-        """Refuse names that are not numbers of this schema."""
+        """Raise `ValueError` where an expression names anything but a number of the schema."""
         for name in expression.mentions():
             place = f"{name.name} (column {name.column})"
             if name.name not in self.known:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """Trusts nothing by default."""
+    """The operator's trust in pickles and in remote hosts; none by default."""
 
     pickle: bool = False
     """Load artifacts that can run code, provided that their digest is the manifest's."""

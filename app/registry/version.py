@@ -73,7 +73,7 @@ class Registration(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredModel:
-    """One installed version, described but not loaded."""
+    """One installed version of a model: its description, without the loaded model."""
 
     manifest: Manifest
     directory: Path
@@ -112,7 +112,7 @@ class RegisteredModel:
 
     @property
     def registered_at(self) -> datetime:
-        """When it was installed, UTC."""
+        """Time of the registration, UTC."""
         return self.registration.registered_at
 
     @property
@@ -128,7 +128,7 @@ class RegisteredModel:
 
     @property
     def distrusted(self) -> str:
-        """Why the operator's settings forbid loading it, in a sentence; empty if they allow it."""
+        """The sentence that says why the operator's settings forbid loading the model; empty if they allow it."""
         artifact = self.manifest.artifact
         if self.runs_code and not self.trust.pickle:
             return f"{self.name} cannot be used: its file can run any code, which requires RECOURSE_TRUST_PICKLE=true"
@@ -138,7 +138,7 @@ class RegisteredModel:
         return ""
 
     def load(self) -> "LoadedModel":
-        """The model itself.
+        """Load the model and its reference, and check their files and scores.
 
         Raises `ModelUnusable` where the version is `distrusted`, a file has changed, a library is missing, or the
         scores differ from those of the registration.
@@ -207,7 +207,7 @@ class RegisteredModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A model in memory."""
+    """A version of a model in memory, with its black box and reference records."""
 
     registered: RegisteredModel
     black_box: BlackBox
@@ -215,7 +215,7 @@ class LoadedModel:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules that hold in every answer."""
+        """The rules of the manifest, which every answer obeys."""
         return self.registered.rules
 
 
@@ -259,7 +259,10 @@ def read_version(directory: Path, *, trust: Trust) -> RegisteredModel:
 
 
 def activate_successor(model: RegisteredModel) -> bool:
-    """Activate a version that waits for its future models, which the caller has seen. Returns whether it waited."""
+    """Activate a version whose future models are ready, if it waits for them; returns whether it did.
+
+    The caller has seen that they are ready.
+    """
     waits = model.directory / INACTIVE
     if _content(waits) != UNTIL_READY:
         return False
@@ -281,9 +284,9 @@ def _content(path: Path) -> bytes:
 
 
 def read_registration(directory: Path) -> Registration:
-    """The record of an installed version.
+    """The content of an installed version's ``registration.json``.
 
-    Raises `ModelUnusable` where the record is missing, damaged or cannot be read.
+    Raises `ModelUnusable` where the file is missing, damaged or cannot be read.
     """
     name = f"{directory.parent.name}@{directory.name}"
     try:

@@ -10,7 +10,7 @@ LOOK_S = 30.0
 
 
 class Watch:
-    """Looks again and again until it is closed.
+    """Calls `look` again and again, every `LOOK_S` seconds, until it is closed.
 
     What `look` raises is logged.
     """
@@ -20,11 +20,11 @@ class Watch:
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look now and from now on."""
+        """Call `look` now, and again every `LOOK_S` seconds until `close`."""
         self._looking = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop calling `look`, and end the call that runs."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)

@@ -31,7 +31,7 @@ from app.registry.trust import Trust
 
 
 class Load(Protocol):
-    """Makes a black box of an artifact."""
+    """The function of a model format that makes a black box from an artifact."""
 
     def __call__(self, manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:
         """The model in `directory`, safely: no code of the file runs unless `trust.pickle` and its digest is right.
@@ -49,7 +49,7 @@ Pin: TypeAlias = Callable[[BlackBox, Float[np.ndarray, "n p"], Float[np.ndarray,
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """One format."""
+    """The functions of one model format: loading, checking and pinning a model."""
 
     load: Load
     check: Callable[[BlackBox], list[Fault]] | None = None
@@ -71,6 +71,6 @@ ADAPTERS: dict[Format, Adapter] = {
 
 
 def load_black_box(manifest: Manifest, directory: Path, columns: ModelColumns, trust: Trust) -> BlackBox:
-    """The model in `directory`, over the space of distances. Errors as `Load`."""
+    """The model of the manifest in `directory`, as a black box over the space of distances. Errors as `Load`."""
     load = ADAPTERS[manifest.artifact.format].load
     return load(manifest, directory, columns.model, trust).of_columns(columns)

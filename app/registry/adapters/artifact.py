@@ -24,7 +24,10 @@ from app.registry.manifest import Manifest
 
 
 def plain_number(value: Any) -> Any:
-    """A number of JSON or YAML, or one in a text; 1_000, true and digits of other scripts are none."""
+    """The number that a text stands for; a value that is no text, or the text of NaN or infinity, unchanged.
+
+    Raises `PydanticKnownError` for true and false, and for other texts, such as 1_000 or digits of other scripts.
+    """
     if isinstance(value, bool):
         raise PydanticKnownError("float_type")
     if isinstance(value, str):
@@ -59,7 +62,7 @@ def read_artifact(manifest: Manifest, directory: Path) -> bytes:
 
 
 def black_box_of(manifest: Manifest, space: FeatureSpace, predict: Predict, **more: Any) -> BlackBox:
-    """The black box of a function whose output is as the manifest says; `more` are other fields of `BlackBox`."""
+    """The black box around `predict`, whose output is as the manifest says; `more` are other fields of `BlackBox`."""
     return BlackBox(
         space=space, predict=predict, input=manifest.input, output=manifest.output, threshold=manifest.threshold,
         points=manifest.points, **more,
@@ -72,7 +75,7 @@ def refused(detail: str, place: str = "") -> ModelRefused:
 
 
 def digest_fault(found: str) -> Fault:
-    """The artifact is not the file that the manifest describes."""
+    """The fault of an artifact whose SHA-256 (`found`) is not the one in the manifest."""
     return Fault("/artifact/sha256", f"is not the digest of the file, which is {found}")
 
 
@@ -132,9 +135,9 @@ def unreadable(error: Exception) -> ModelRefused:
 
 
 def refuse_repeated_keys(content: bytes) -> None:
-    """Raise `ModelRefused` if an object has a key twice: readers differ in which of the two they take.
+    """Raise `ModelRefused` if a JSON object has a key twice: programs differ in which value they take.
 
-    What is not JSON is left to the reader.
+    Content that is not JSON passes: whatever parses it refuses it.
     """
 
     def keys(members: list[tuple[str, object]]) -> None:

@@ -22,13 +22,13 @@ from app.registry.printable import listed
 def chosen_columns(
     names: Sequence[str] | None, count: int, space: FeatureSpace, named: Mapping[str, str | None] | None
 ) -> tuple[Int[np.ndarray, "k"] | None, list[Fault]]:
-    """The index of the encoded column for each column of a model; None where the model takes all of them in order.
+    """The index of the encoded column for each column of a model, and faults; None where it takes all in order.
 
     Parameters
     ----------
-    names : of the columns of the model, in its order; None where its file has none
-    count : of the columns of the model
-    named : `artifact.map`
+    names : names of the model's columns, in its order; None where its file has none
+    count : number of the model's columns
+    named : `artifact.map` of the manifest
     """
     named = dict(named or {})
     if unknown := [name for name in named if name not in space.columns]:
@@ -85,7 +85,7 @@ def _by_name(
 def notes_on_dropped(
     indices: Int[np.ndarray, "k"] | None, space: FeatureSpace, named: Mapping[str, str | None] | None
 ) -> tuple[str, ...]:
-    """Warnings of categories without a column that `artifact.map` does not mention."""
+    """A warning for each encoded category that the model has no column for, unless `artifact.map` mentions it."""
     if indices is None:
         return ()
     lost = [column for j, column in enumerate(space.columns) if j not in indices and column not in (named or {})]
@@ -95,7 +95,7 @@ def notes_on_dropped(
 
 
 def owners_of(names: Sequence[str], space: FeatureSpace, named: Mapping[str, str | None]) -> list[list[int]]:
-    """For each name, the indices of the encoded columns that it may mean."""
+    """For each column name of a model, the indices of the encoded columns that the name may mean."""
     own = {plain_name(column): j for j, column in enumerate(space.columns)}
     if all(plain_name(name) in own for name in names) and (not named or len(names) == space.d):
         return [[own[plain_name(name)]] for name in names]
@@ -162,9 +162,9 @@ SINGLE_ROUNDING = 1e-6
 
 
 def raw_column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
-    """Maps the raw numbers of a feature to the values in the lender's own table.
+    """The function from the raw numbers of a feature to the values in the lender's own table.
 
-    A missing number is NaN, and whole numbers are floating ones where some may be missing; a missing level is None.
+    A missing number becomes NaN, and a missing level None. Whole numbers are floats where some may be missing.
     """
     if feature.type is FeatureType.CONTINUOUS:
         return lambda numbers: numbers
@@ -184,7 +184,10 @@ def whole_levels(feature: Feature) -> bool:
 
 
 def code_column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
-    """Maps raw numbers as `raw_column` does, but levels that are whole numbers to numbers, and a missing one to NaN."""
+    """The function from the raw numbers of a feature to the model's values, with whole-number levels as numbers.
+
+    A missing level of that kind is NaN. Other features are as in `raw_column`.
+    """
     if feature.is_number or not whole_levels(feature):
         return raw_column(feature)
     codes = np.array([int(level) for level in feature.categories])
@@ -195,23 +198,23 @@ def code_column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def as_json(values: np.ndarray) -> list[Any]:
-    """Values of a column as plain data; NaN is null."""
+    """The values of a column as plain Python values; NaN becomes None."""
     found: list[Any] = values.tolist()
     return [None if value != value else value for value in found] if values.dtype.kind == "f" else found
 
 
 def labels_to_output(labels: Sequence[Any], manifest: Manifest) -> Float[np.ndarray, "n"]:
-    """1 where a label is the favourable one, else 0."""
+    """The output of each record: 1 where its label is the favourable one, else 0."""
     return np.array([label == manifest.favourable for label in labels], dtype=float)
 
 
 def numbers_to_output(values: np.ndarray, manifest: Manifest, column: int | None) -> Float[np.ndarray, "n"]:
-    """The output of each record for the favourable class.
+    """The output of each record for the favourable class, from the numbers that a model gives.
 
     Parameters
     ----------
-    values : (n,) or (n, 1), for class 1; or (n, k), a probability for each class
-    column : of (n, k), the favourable class; where it is None, that is class 0 or 1
+    values : (n,) or (n, 1), numbers for class 1; or (n, k), a probability for each class
+    column : index of the favourable class in (n, k); where it is None, the favourable class is 0 or 1
 
     Raises `ModelOutputInvalid` for another shape.
     """

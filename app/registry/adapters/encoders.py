@@ -7,11 +7,11 @@ import numpy as np
 
 
 def encoded(estimator: Any, names: Sequence[str]) -> Iterator[tuple[str, Any, Sequence[Any]]]:
-    """Each column that the first steps take: its name, its encoder and the levels it knows, or None for numbers.
+    """Each table column that an estimator's first steps take: name, encoder (None for numbers), levels it knows.
 
     Where several estimators take the table, a column has the levels of all of them together.
 
-    `names` are those of the columns of the table.
+    `names` are the names of the table's columns.
     """
     found: dict[str, tuple[Any, dict[Any, Any]]] = {}
     for one in within(estimator):
@@ -44,7 +44,7 @@ def _encoded(estimator: Any, names: Sequence[str]) -> Iterator[tuple[str, Any, S
 
 
 def imputed(estimator: Any, names: Sequence[str]) -> dict[str, Any]:
-    """The columns whose missing values a step fills, and what that step takes for missing."""
+    """By column, the mark of a missing value (such as NaN) that a step of the estimator replaces."""
     return {
         column: step.missing_values
         for step, columns in column_steps(estimator, names)
@@ -54,14 +54,17 @@ def imputed(estimator: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def column_steps(estimator: Any, names: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
-    """The steps inside the first ones that take some columns of the table, and the names of these."""
+    """The steps of an estimator that take only some columns of the table, each with the names of its columns."""
     for one in within(estimator):
         for _, transformer, selected in getattr(first_step(one), "transformers_", ()):
             yield from ((step, selection(selected, names)) for step in steps(transformer))
 
 
 def missing_marks(estimator: Any, names: Sequence[str]) -> dict[str, str | None]:
-    """The marks that the steps read as missing levels, by column: None or a text such as ""; none where it is NaN."""
+    """By column, the mark that the estimator reads as a missing level: None, or a text such as "".
+
+    Columns whose mark is NaN are left out.
+    """
     filled = imputed(estimator, names)
     found = {column: mark for column, mark in filled.items() if mark is None or isinstance(mark, str)}
     for column, encoder, known in encoded(estimator, names):
@@ -72,7 +75,7 @@ def missing_marks(estimator: Any, names: Sequence[str]) -> dict[str, str | None]
 
 
 def first_step(estimator: Any) -> Any:
-    """The step that receives the table: the first of a pipeline, or the encoder that boosted histograms hold."""
+    """The step that receives the table: the first of a pipeline, or the encoder inside a histogram booster."""
     first = next(steps(estimator), None)
     if hasattr(first, "is_categorical_"):
         held = (part for part in vars(first).values() if type(part).__name__ == "ColumnTransformer")
@@ -81,9 +84,9 @@ def first_step(estimator: Any) -> Any:
 
 
 def within(estimator: Any) -> Iterator[Any]:
-    """The estimator, and the fitted ones inside it that take the same table.
+    """The estimator, and the fitted estimators inside it that take the same table.
 
-    These are those of calibration, search, thresholds, voting, stacking and one class against the rest.
+    Those are inside calibration, search, thresholds, voting, stacking and one class against the rest.
     """
     seen: set[int] = set()
     stack = [estimator]
@@ -143,7 +146,7 @@ def steps(estimator: Any) -> Iterator[Any]:
 
 
 def selection(selected: Any, names: Sequence[str]) -> list[str]:
-    """The names of columns that are given as names, indices, a mask or a slice."""
+    """The names of selected columns; the selection is a name, names, indices, a mask or a slice."""
     if isinstance(selected, str):
         return [selected]
     if isinstance(selected, slice):
@@ -155,12 +158,12 @@ def selection(selected: Any, names: Sequence[str]) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """A class or level as plain Python: numpy's own types are turned into it."""
+    """A class or level as a plain Python value, instead of a numpy one."""
     return value.item() if hasattr(value, "item") else value
 
 
 def is_code(level: Any) -> bool:
-    """Whether a level is a whole number, or the mark of a missing one."""
+    """Whether a level is a whole number, or a mark of a missing level (None or NaN)."""
     if isinstance(level, bool) or not isinstance(level, int | float):
         return level is None
     return level != level or (float(level).is_integer() and abs(level) < 2**53)

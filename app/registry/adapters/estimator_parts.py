@@ -27,11 +27,11 @@ SCHEMA = "schema.json"
 
 
 class Held:
-    """A booster that was not made.
+    """Stands in for a booster while a skops file is read, and keeps the booster's state.
 
-    Boosters inside a skops file keep a state that skops would hand to compiled code as it is in the file. So before
-    skops reads the file, every booster in it is given this type, which keeps a state and does nothing with it. The
-    adapter of the library then reads and checks the state, and writes a new booster from what it has read.
+    skops would hand that state to compiled code as it is in the file. So before skops reads the file, every booster in
+    it is given this type, which does nothing with the state. The adapter of the library then reads and checks the
+    state, and writes a new booster from what it has read.
     """
 
 
@@ -40,7 +40,7 @@ HELD = f"{Held.__module__}.{Held.__qualname__}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """The estimators of one library."""
+    """The names by which estimators of one library hold a booster, and the function that makes one."""
 
     booster: tuple[str, str]
     """Module and name of its boosters."""
@@ -59,7 +59,10 @@ MEMBERS: list[Member] = []
 
 
 def without_boosters(content: bytes) -> bytes:
-    """The bytes of a skops file, its boosters held back; unchanged where it has none. Raises one of `UNREADABLE`."""
+    """The bytes of a skops file with each booster replaced by `Held`; unchanged where there is none.
+
+    Raises one of `UNREADABLE`.
+    """
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         schema = json.loads(archive.read(SCHEMA))
         if not _hold(schema):
@@ -93,7 +96,7 @@ def types_of_members() -> list[str]:
 
 
 def with_boosters(parts: Sequence[Any]) -> None:
-    """Give the estimators among the parts of an object their boosters.
+    """Replace each `Held` among the parts of a read object by a real booster, made from the state that it keeps.
 
     Raises `ModelRefused` where a state is no sound ensemble, or an estimator of a library has no booster of its own.
     """
@@ -167,7 +170,10 @@ def _state(part: Any) -> dict[str, Any]:
 
 
 def single_thread(parts: Sequence[Any]) -> None:
-    """Use one thread: the service runs several processes, and starting threads costs more than scoring a record."""
+    """Make each part of an estimator use one thread.
+
+    The service runs several processes, and starting threads costs more than scoring a record.
+    """
     for part in parts:
         if "n_jobs" in _state(part):
             part.n_jobs = 1

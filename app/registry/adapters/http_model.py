@@ -83,7 +83,7 @@ class _Pins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteModel:
-    """A `app.recourse.models.black_box.Remote`."""
+    """A model on a server, asked over HTTP; implements `app.recourse.models.black_box.Remote`."""
 
     wire: Wire
     dialect: Dialect
@@ -93,12 +93,12 @@ class RemoteModel:
 
     @property
     def max_calls(self) -> int:
-        """Largest number of requests for one answer."""
+        """Largest number of requests that the service sends to the model for one of its own answers."""
         return self.endpoint.max_calls
 
     @property
     def max_rows(self) -> int:
-        """Largest number of records for one answer."""
+        """Largest number of records that the service sends to the model for one of its own answers."""
         return self.endpoint.max_rows
 
     @property
@@ -106,7 +106,7 @@ class RemoteModel:
         return 0 if self.pins is None else len(self.pins.rows)
 
     def price(self, rows: int) -> tuple[int, int]:
-        """Requests and records sent to score `rows` records, including the pins."""
+        """Numbers of requests and of records that score `rows` records; pins (repeated reference records) count."""
         requests = -(-rows // (self.endpoint.max_batch - self._pinned))
         return requests, rows + requests * self._pinned
 
@@ -152,7 +152,7 @@ class RemoteModel:
 
 
 def metadata_faults(black_box: BlackBox) -> list[Fault]:
-    """Faults where the server's description of its model contradicts the manifest; none where it describes nothing."""
+    """Faults where the server describes another model than the manifest; empty where it describes nothing."""
     model = black_box.remote
     assert isinstance(model, RemoteModel)
     try:
@@ -196,7 +196,10 @@ def _body(answer: Answer) -> bytes:
 
 
 def pinned(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]) -> BlackBox:
-    """A remote model whose requests include some reference records, checked against their registered scores."""
+    """The black box of a remote model with pins: reference records that every request repeats.
+
+    Their scores in the response must be those of the registration.
+    """
     assert isinstance(black_box.remote, RemoteModel)
     order = scores.argsort(kind="stable")
     some = order[np.linspace(0, len(scores) - 1, min(PINS, len(scores))).astype(np.intp)]

@@ -18,14 +18,17 @@ PANDAS = "pandas_categorical:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bitsets:
-    """Sets of categories: words of 32 bits, those of set k from ``starts[k]`` to ``starts[k + 1]``."""
+    """Sets of categories as 32-bit words; the words of set k are those from ``starts[k]`` to ``starts[k + 1]``."""
 
     starts: np.ndarray
     words: np.ndarray
 
 
 def pandas_categories(lines: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
-    """The categories of each column of a DataFrame that has some, in order; none where the file does not say."""
+    """The categories that a LightGBM file lists for the categorical columns of its DataFrame, in column order.
+
+    Empty where the file lists none.
+    """
     stated = [line.removeprefix(PANDAS) for line in lines if line.startswith(PANDAS)]
     if not stated:
         return ()
@@ -44,7 +47,10 @@ def pandas_categories(lines: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
 def named_categories(
     categories: Sequence[Sequence[Any]], space: FeatureSpace
 ) -> tuple[dict[int, list[str]], list[Fault]]:
-    """The categories by column: the file has them in the order of the columns, without saying of which."""
+    """The texts of categories, by feature index; a fault if the manifest has another number of such features.
+
+    The file lists categories in the order of the columns, but does not say of which columns.
+    """
     texts = [[code_text(value) for value in part] for part in categories]
     kinds: tuple[tuple[FeatureType, ...], ...] = (
         (FeatureType.CATEGORICAL,),

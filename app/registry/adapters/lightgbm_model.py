@@ -83,7 +83,7 @@ class _File:
 
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
-    """The black box of an ensemble; of a single tree, with its boxes. Contract in `app.registry.adapters.Load`."""
+    """The black box of a LightGBM model, with boxes as `with_boxes` adds. Contract in `app.registry.adapters.Load`."""
     file, slope, taken = read_trees(read_artifact(manifest, directory), manifest, space)
     taken.warn()
     booster = _booster(_text(file, slope, taken.count))
@@ -94,9 +94,9 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 
 
 def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple[_File, float, TreeInput]:
-    """The parsed file, the slope of its sigmoid, and the matrix that its trees take.
+    """The parsed file, the slope of its sigmoid, and the conversion of rows to the matrix that its trees take.
 
-    Raises `ModelRefused` where the bytes are no sound ensemble over these columns.
+    Raises `ModelRefused` where the bytes are no sound ensemble over the columns of the space.
     """
     file = _parse(content)
     slope, faults = _header_faults(file.header, points=manifest.output is Output.POINTS)
@@ -121,9 +121,9 @@ def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple
 
 
 def merged(models: Sequence[_File], columns: int) -> bytes:
-    """One ensemble of several, as LightGBM's text: its raw score has a column for each.
+    """Several ensembles as one, in LightGBM's text format: its raw score has a column for each of them.
 
-    LightGBM adds up every k-th tree of a model of k classes; here, a class is one of the ensembles. Those with fewer
+    LightGBM adds up every k-th tree of a model of k classes; here, each ensemble is one class. Ensembles with fewer
     trees are filled up with trees of a single leaf, 0.
     """
     end = np.array([-1])

@@ -58,9 +58,9 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 def read_weights(
     manifest: Manifest, content: bytes, space: FeatureSpace
 ) -> tuple[Float[np.ndarray, "d"], float, LinearFile]:
-    """Weights (d,) and intercept for encoded points, speaking of the favourable class, and the file itself.
+    """Weights (d,) and intercept for encoded points and the favourable class, and the content of the file.
 
-    Raises `ModelRefused` where the bytes are no such file, or weigh other columns.
+    Raises `ModelRefused` where the bytes are no linear model, or have weights for other columns.
     """
     file = _named(parse_file(content), space, manifest.file.map)
     faults = _name_faults(file, space)

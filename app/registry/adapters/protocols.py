@@ -25,7 +25,7 @@ from app.registry.printable import listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect(ABC):
-    """One protocol, for one model."""
+    """Writes requests to, and reads responses of, one remote model, in its protocol."""
 
     manifest: Manifest
     endpoint: Endpoint
@@ -72,7 +72,7 @@ class Dialect(ABC):
 
 
 def dialect(manifest: Manifest, endpoint: Endpoint, space: FeatureSpace) -> Dialect:
-    """The protocol of a manifest."""
+    """The dialect for the protocol that the endpoint of a manifest names."""
     kind = _OipV2 if endpoint.protocol is Protocol.OIP_V2 else _MLflow
     return kind(manifest=manifest, endpoint=endpoint, space=space)
 

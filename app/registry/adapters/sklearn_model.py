@@ -110,7 +110,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 
 
 def read_content(path: str, content: bytes, trust: Trust) -> Any:
-    """The object in the bytes of a file of this name; not examined.
+    """The object in the bytes of a file, by the suffix of its path; the object itself is not examined.
 
     Raises `ModelRefused` where the file cannot be read, or holds types that are not allowed.
     """
@@ -295,7 +295,7 @@ def _predict(estimator: Any, manifest: Manifest, table: Table) -> Predict:
 
 
 def input_table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Table:
-    """From the black box's input to what the estimator was fitted on: an array, or a DataFrame."""
+    """The function from the black box's input to the array or DataFrame that the estimator takes."""
     names = _names(estimator)
     if manifest.input is Input.ENCODED:
         return _matrix(names, _chosen(estimator, manifest, space)[0])

@@ -86,7 +86,7 @@ class Network:
         return sigmoid(self.logit(X))
 
     def relu(self) -> ReluNetwork | None:
-        """The layers as a program can state them; None with another activation."""
+        """The layers for a mixed-integer program; None where the activation is neither ReLU nor leaky ReLU."""
         if self.activation not in LEAKS:
             return None
         layers = tuple((weights.astype(float), bias.astype(float)) for weights, bias in self.layers)
@@ -129,7 +129,7 @@ ACTIVATIONS: dict[Activation, tuple[Elementwise, Elementwise]] = {
 
 
 def read_state(content: bytes, path: str) -> dict[str, np.ndarray]:
-    """Arrays of the state dict by name."""
+    """The arrays of a state dict, by name, from a file in the format of safetensors or torch. Raises `ModelRefused`."""
     # Future models are written as safetensors, under the suffix of the model.
     safe = path.endswith(".safetensors") or content[8:9] == b"{"
     reader = _read_safetensors if safe else _read_pt

@@ -25,7 +25,7 @@ MOST_CODES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeInput:
-    """From the black box's input to the matrix of the trees."""
+    """Converts the input of a black box to the matrix that the trees of an ensemble take."""
 
     count: int
     """Columns of the matrix."""
@@ -39,7 +39,7 @@ class TreeInput:
     """What the operator should know of it."""
 
     def matrix(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
-        """The matrix of points or raw rows."""
+        """The matrix that the trees take, from encoded points or raw rows."""
         if self.indices is not None:
             return self._without_missing(rows[:, self.indices])
         if not self.codes:
@@ -62,7 +62,7 @@ class TreeInput:
             warnings.warn(note, stacklevel=3)
 
     def same(self, other: "TreeInput") -> bool:
-        """Whether two inputs make the same matrix."""
+        """Whether another input makes the same matrix from the same rows."""
         return (
             self.count == other.count
             and self.missing == other.missing
@@ -72,7 +72,7 @@ class TreeInput:
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The fields as arrays by name; `of_arrays` is the inverse."""
+        """The fields that `matrix` needs, as arrays by name; `of_arrays` is the inverse."""
         found = {f"codes{j}": codes for j, codes in self.codes.items()}
         found |= {} if self.indices is None else {"indices": self.indices}
         found |= {} if self.missing is None else {"missing": np.array(self.missing)}
@@ -80,7 +80,7 @@ class TreeInput:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray], columns: int) -> "TreeInput":
-        """The input whose `arrays` these are; without any, all of `columns` in order."""
+        """The input whose `arrays` these are; where they are empty, it takes all of `columns` in order."""
         codes = {int(name[5:]): array for name, array in arrays.items() if name.startswith("codes")}
         count = int(arrays.get("columns", columns))
         missing = float(arrays["missing"]) if "missing" in arrays else None
@@ -94,9 +94,9 @@ def _listed(indices: Int[np.ndarray, "k"] | None) -> list[int] | None:
 def tree_input(
     manifest: Manifest, space: FeatureSpace, names: Sequence[str] | None, count: int
 ) -> tuple[TreeInput, list[Fault]]:
-    """The matrix of trees that were trained on columns of these names, with the codes of the manifest.
+    """The input of an ensemble that was trained on `count` columns, with these names and the codes of the manifest.
 
-    Faults where the manifest has other columns.
+    Also returns faults where the manifest has other columns.
     """
     if manifest.input is Input.ENCODED:
         indices, faults = chosen_columns(names, count, space, manifest.file.map)
@@ -143,7 +143,7 @@ def _known(feature: Feature) -> list[RawValue]:
 
 
 def code_text(value: Any) -> str:
-    """The name that a manifest gives to a category of a model's file."""
+    """The text by which a manifest names a category of a model's file."""
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).lower()
     if isinstance(value, float) and value.is_integer():
@@ -158,9 +158,13 @@ def with_codes(
     categories: Mapping[int, Sequence[str]],
     asked: Collection[int],
 ) -> tuple[TreeInput, list[Fault]]:
-    """The codes of a file, by column, in place of those of the manifest; faults where the categories differ.
+    """The input with the codes of a model's file in place of those of the manifest, and faults where categories differ.
 
-    A note names the columns, among those that are `asked` by categories, whose categories the file does not name.
+    A note names the columns that trees split by categories (`asked`) and whose categories the file does not name.
+
+    Parameters
+    ----------
+    categories : by column, the categories that the file names
     """
     codes, faults = dict(taken.codes), []
     for j, stored in categories.items():
@@ -189,6 +193,6 @@ def with_codes(
 
 
 def most_codes(space: FeatureSpace, j: int) -> int:
-    """Number of codes that a column may be split by."""
+    """Number of codes of column `j` that trees may split by."""
     feature = space.features[j]
     return MOST_CODES if feature.is_number or whole_levels(feature) else len(_known(feature))

@@ -66,7 +66,7 @@ def with_boxes(
     edges: Callable[[np.ndarray], np.ndarray],
     indices: Int[np.ndarray, "k"] | None = None,
 ) -> BlackBox:
-    """The black box of a valid ensemble; over encoded points and of moderate size with its leaves.
+    """The black box with the boxes of its tree, or the leaves of its trees; unchanged over raw rows or if too large.
 
     Parameters
     ----------

@@ -17,12 +17,12 @@ _CONSTANTS = {b"Z": None, b"T": True, b"F": False}
 
 
 def is_ubjson(content: bytes) -> bool:
-    """Whether an object begins as in UBJSON: with the length of its first name, and not with the name."""
+    """Whether bytes begin like a UBJSON object (with the length of its first key), and not like JSON."""
     return content[:1] == b"{" and content[1:2] in (b"L", b"i", b"U", b"I", b"l")
 
 
 def parse(content: bytes) -> Any:
-    """The document as plain data. Raises `ValueError` for anything else."""
+    """The content of a UBJSON document as plain data. Raises `ValueError` for anything else."""
     reader = _Reader(content)
     found = reader.value(reader.take(1), 0)
     if reader.at != len(content):

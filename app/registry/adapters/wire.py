@@ -38,11 +38,11 @@ _FAILURES = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutExce
 
 
 class OutOfTime(Exception):
-    """The time limit of a request has passed."""
+    """Raised where the time limit of a request has passed."""
 
 
 class TooLarge(Exception):
-    """The response exceeds its size limit."""
+    """Raised where a response exceeds its size limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +56,9 @@ class Answer:
 
 
 class Wire:
-    """Connections to one host; nothing is opened before the first request. Requests wait for each other.
+    """A connection to one host, opened by the first request; it sends one request at a time.
 
-    `url` is the address for POST, covered by `host`.
+    `url` is the address for POST; `host` must allow it.
     """
 
     def __init__(self, url: str, host: RemoteHost, headers: Mapping[str, str]) -> None:
@@ -78,17 +78,17 @@ class Wire:
         weakref.finalize(self, self._pool.close)
 
     def post(self, content: bytes, *, limit: int, until: float) -> Answer:
-        """The response to a request, as `get`."""
+        """The response to a POST of `content`; parameters and errors as in `get`."""
         sent = [("Content-Length", str(len(content))), ("Content-Type", "application/json")]
         return self._ask("POST", self._url, sent, content, limit, until)
 
     def get(self, url: str, *, limit: int, until: float) -> Answer:
-        """The response of another address of the same host.
+        """The response to a GET of `url`, another address of the same host.
 
         Parameters
         ----------
         limit : largest response, in bytes
-        until : `time.monotonic()`
+        until : end of the time limit, as a `time.monotonic()`
 
         Raises `OutOfTime` and `TooLarge`; `ModelUnavailable` where the host is unreachable, has no allowed address, or
         closes the connection.

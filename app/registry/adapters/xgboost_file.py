@@ -35,9 +35,9 @@ def _written(value: Any) -> Any:
 
 
 def without_drops(stated: Any) -> Any:
-    """A booster of DART as one of plain trees, each leaf times the weight of its tree; any other booster unchanged.
+    """A DART booster as one of plain trees, each leaf times the weight of its tree; another booster unchanged.
 
-    Raises `ValueError` for one without a weight for each of its trees.
+    Raises `ValueError` for a DART booster that does not have a weight for each of its trees.
     """
     if not isinstance(stated, dict) or stated.get("name") != "dart":
         return stated
@@ -148,7 +148,7 @@ class File(_Part):
 
 
 def parse(content: bytes) -> File:
-    """The content of a file in JSON or UBJSON. Raises `ModelRefused`."""
+    """The content of an XGBoost file in JSON or UBJSON. Raises `ModelRefused`."""
     refuse_repeated_keys(content)
     try:
         return validated(parse_ubjson(content) if is_ubjson(content) else content)
@@ -157,7 +157,7 @@ def parse(content: bytes) -> File:
 
 
 def validated(document: Any) -> File:
-    """A file from JSON, or from plain data."""
+    """The content of an XGBoost file, from JSON bytes or from plain data. Raises `ModelRefused`."""
     try:
         if isinstance(document, bytes):
             return File.model_validate_json(document)
@@ -192,7 +192,7 @@ def trees_of(parts: Sequence[TreePart], columns: int) -> tuple[list[Tree], list[
 
 
 def pointer_of(i: int) -> str:
-    """The pointer of a tree in faults."""
+    """The JSON pointer by which faults name tree `i`."""
     return f"/artifact/learner/gradient_booster/model/trees/{i}"
 
 
@@ -217,7 +217,7 @@ def learner_faults(learner: Learner) -> list[Fault]:
 
 
 def named_categories(encoded: Sequence[EncodedCategories]) -> dict[int, list[str]]:
-    """The categories of each column that has some."""
+    """By column, the names of its categories; columns of numbers are left out."""
     found: dict[int, list[str]] = {}
     for j, part in enumerate(encoded):
         if not part.values:
@@ -235,7 +235,10 @@ def named_categories(encoded: Sequence[EncodedCategories]) -> dict[int, list[str
 
 
 def splits_of(part: TreeWithCategories) -> dict[int, list[int]]:
-    """The categories that go right at each node that splits by them. Raises `ValueError` if the file has no such."""
+    """The categories that go right, by the index of each node that splits by categories.
+
+    Raises `ValueError` if the arrays of the tree contradict each other.
+    """
     found: dict[int, list[int]] = {}
     for node, start, size in zip(part.categories_nodes, part.categories_segments, part.categories_sizes, strict=True):
         if size < 1 or start < 0 or start + size > len(part.categories) or node in found:
@@ -247,7 +250,7 @@ def splits_of(part: TreeWithCategories) -> dict[int, list[int]]:
 def category_faults(
     parts: Sequence[TreeWithCategories], trees: Sequence[Tree], space: FeatureSpace
 ) -> tuple[set[int], list[int]]:
-    """The columns that trees split by categories, and the trees that split by a category that the manifest lacks."""
+    """The columns that trees split by categories; the trees with an unsound split, as by an unknown category."""
     asked: set[int] = set()
     unsound: list[int] = []
     most = [most_codes(space, j) for j in range(space.p)]

@@ -48,7 +48,7 @@ ROOT = 2**31 - 1
 
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
-    """The black box of an ensemble; of a single tree, with its boxes. Contract in `app.registry.adapters.Load`."""
+    """The black box of an XGBoost model, with boxes as `with_boxes` adds. Contract in `app.registry.adapters.Load`."""
     learner, trees, taken = read_trees(read_artifact(manifest, directory), manifest, space)
     taken.warn()
     parts = learner.gradient_booster.model.trees
@@ -61,9 +61,9 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 
 
 def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple[Learner, list[Tree], TreeInput]:
-    """The learner of the file, its trees, and the matrix that they take.
+    """The learner of the file, its trees, and the conversion of rows to the matrix that the trees take.
 
-    Raises `ModelRefused` where the bytes are no sound ensemble over these columns.
+    Raises `ModelRefused` where the bytes are no sound ensemble over the columns of the space.
     """
     learner = parse(content).learner
     model, columns = learner.gradient_booster.model, learner.learner_model_param.num_feature
@@ -91,9 +91,9 @@ def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple
 
 
 def merged(models: Sequence[tuple[Learner, Sequence[Tree]]]) -> tuple[bytes, Float[np.ndarray, "k"]]:
-    """One ensemble of several, as XGBoost's UBJSON: its margin has a column for each, less what is in the array.
+    """Several ensembles as one, in XGBoost's UBJSON, and (k,), the margins to add to its columns of raw margins.
 
-    XGBoost adds up the trees of each class of a model of many classes; here, a class is one of the ensembles.
+    XGBoost adds up the trees of each class of a model of many classes; here, each ensemble is one class.
     """
     documents = [_document(learner, trees, learner.gradient_booster.model.trees) for learner, trees in models]
     boosters = [document["learner"]["gradient_booster"]["model"] for document in documents]

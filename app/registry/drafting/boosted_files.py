@@ -37,7 +37,7 @@ zeros (1) or NaN (2)."""
 
 
 def read_xgboost(name: str, content: bytes) -> ModelFacts:
-    """The facts of a booster in JSON or UBJSON. Raises `ModelRefused`."""
+    """The facts that an XGBoost file in JSON or UBJSON states about its model. Raises `ModelRefused`."""
     binary = ubjson.is_ubjson(content)
     try:
         learner = (ubjson.parse(content) if binary else json.loads(content))["learner"]
@@ -142,7 +142,7 @@ def _missing_of_lightgbm(lines: Sequence[str], names: tuple[str, ...]) -> dict[s
 
 
 def read_lightgbm(name: str, content: bytes) -> ModelFacts:
-    """The facts of a booster. Raises `ModelRefused`."""
+    """The facts that a LightGBM text file states about its model. Raises `ModelRefused`."""
     try:
         lines = content.decode().splitlines()
         first = lines.index("Tree=0")

@@ -23,7 +23,7 @@ MOST_CANDIDATES = 250
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The facts about a model, its records, and the lender's answers."""
+    """The facts of a model, its records and the lender's answers, from which a draft makes candidate manifests."""
 
     facts: ModelFacts
     features: Sequence[FeatureDraft]
@@ -40,7 +40,7 @@ class Known:
 
 
 def candidates(head: Mapping[str, Any], known: Known) -> list[dict[str, Any]]:
-    """Manifests that begin with `head`, the likeliest first."""
+    """All manifests that begin with `head` and agree with `known`, the likeliest first; `MOST_CANDIDATES` at most."""
     facts, features = known.facts, known.features
     found: list[dict[str, Any]] = []
     for (output, better, favourable), more, sentinel, fill, order, (encoding, flags) in product(
@@ -165,5 +165,5 @@ def _flags(features: Sequence[FeatureDraft], columns: Mapping[str, Column]) -> K
 
 
 def is_one(text: str) -> bool:
-    """Whether a text is a flag that is set."""
+    """Whether a text of the records means that a flag is set, such as "true" or "1"."""
     return text.lower() == "true" or same(text, 1)

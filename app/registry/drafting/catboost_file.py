@@ -13,7 +13,7 @@ START = b"CBM1"
 
 
 def read(name: str, content: bytes) -> ModelFacts:
-    """The facts of the model. Raises `ModelRefused`, also where the library is not installed."""
+    """The facts that a CatBoost file states about its model. Raises `ModelRefused`, also without the library."""
     try:
         import catboost
     except ImportError:

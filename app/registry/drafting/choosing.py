@@ -57,7 +57,10 @@ ALIKE = 0.005
 def choose(
     head: Mapping[str, Any], known: Known, directory: Path, trust: Trust, questions: Questions, notes: list[str]
 ) -> Choice:
-    """The manifest that fits the evidence best; sentences about it are added to `notes`."""
+    """The candidate manifest that agrees best with the lender's scores, outcomes and answers.
+
+    Sentences about the choice are added to `notes`.
+    """
     possible = candidates(head, known)
     features = ParsedManifest.of(possible[0]).features
     own = [feature for feature in features or () if feature.derived is None]
@@ -190,7 +193,7 @@ class _Choosing:
 
 
 def cells(feature: FeatureDraft, texts: Sequence[str]) -> Sequence[str]:
-    """The cells of the reference: true and false for a number that is a flag."""
+    """The texts that the reference has for a feature: "true" and "false" for a flag, else `texts` themselves."""
     if feature.keys["type"] == "binary" and "categories" not in feature.keys:
         return [text and ("true" if is_one(text) else "false") for text in texts]
     return texts

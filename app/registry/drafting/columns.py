@@ -60,7 +60,7 @@ class Column:
         return replace(self, texts=tuple(texts), numbers=numbers, codes=codes, percent="share")
 
     def with_codes_of(self, family: Collection[float]) -> "Column":
-        """The column with further special codes: those of other columns (`family`) need not be frequent here."""
+        """The column with further special codes: those of other columns (`family`), which may be rare in this one."""
         if self.numbers is None:
             return self
         return replace(self, codes=tuple(sorted({*self.codes, *codes_among(self.numbers, family)})))
@@ -83,14 +83,14 @@ class Column:
         return values[~np.isin(values, self.codes)]
 
     def sides(self, has: Bool[np.ndarray, "n"]) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "m"]]:
-        """The quantities of the records that have something, and of the others."""
+        """The quantities of the records where `has` is true, and of the others."""
         assert self.numbers is not None
         known = ~np.isnan(self.numbers) & ~np.isin(self.numbers, self.codes)
         return self.numbers[known & has], self.numbers[known & ~has]
 
     @property
     def whole(self) -> bool:
-        """Whether all numbers are whole, and small enough for one."""
+        """Whether all numbers are integers, and small enough for an integer feature."""
         if self.numbers is None:
             return False
         values = np.append(self.numbers[~np.isnan(self.numbers)], self.codes)
@@ -105,7 +105,7 @@ class Column:
 
     @property
     def constant(self) -> bool:
-        """Whether there is no more than one value."""
+        """Whether the column has at most one distinct value."""
         if self.numbers is None:
             return len(self.levels) < 2
         known = self.known
@@ -113,7 +113,7 @@ class Column:
 
     @property
     def names_records(self) -> bool:
-        """Whether it identifies records: a different text, or a number counted up, in each of them."""
+        """Whether the column identifies records: each has its own text, or a number that is counted up."""
         if len(self.texts) < 20 or len(set(self.texts)) < len(self.texts):
             return False
         if self.numbers is None:
@@ -124,7 +124,10 @@ class Column:
 
     @property
     def usual(self) -> tuple[float, float]:
-        """The range of nearly all quantities: of many different ones, without the last hundredth on either side."""
+        """The smallest and largest usual quantity.
+
+        Where there are many different ones, the lowest and highest hundredth are left out; a smallest value of 0 stays.
+        """
         known = self.known
         if len(np.unique(known)) <= FEW_VALUES:
             return float(known.min()), float(known.max())
@@ -134,7 +137,7 @@ class Column:
 
     @property
     def long(self) -> bool:
-        """Whether it is written with more digits than a person can follow."""
+        """Whether numbers are written with more decimals than a person can follow, or with an exponent."""
         return re.search(rf"[eE]|\.\d{{{MOST_DECIMALS + 1}}}", "\n".join(self.texts)) is not None
 
     @property
@@ -148,7 +151,7 @@ class Column:
 
     @property
     def step(self) -> int:
-        """The round number that all whole numbers are multiples of; 1 where there is none, or too few of them."""
+        """The largest round number that divides all numbers; 1 where none does, or there are too few whole numbers."""
         values = np.unique(np.abs(self.known)).astype(int).tolist() if self.whole else []
         if len(values) < FEWEST_VALUES:
             return 1
@@ -168,11 +171,11 @@ class Column:
 def describe(
     name: str, texts: Sequence[str], known: Collection[str] = (), codes: Collection[float] = (), mark: str = "."
 ) -> Column:
-    """The numbers or levels of a column, its missing values and special codes.
+    """The column of these texts: its numbers or levels, missing values and special codes.
 
     Parameters
     ----------
-    known : levels that the model's own encoder has, which are levels here too, whatever they look like
+    known : levels that the model's own encoder has; these texts are then levels, even if they look like numbers
     codes : special codes that the model knows
     mark : decimal mark of the table
     """
@@ -224,7 +227,7 @@ def mark_among(columns: Iterable[Sequence[str]]) -> DecimalMark:
 
 
 def strays(texts: Sequence[str], mark: str = ".") -> list[int]:
-    """The records whose cells keep a column from being one of numbers, where nearly all are numbers."""
+    """The indices of the cells that are no numbers, in a column where nearly all cells are numbers; else empty."""
     cells = _cells([text.strip() for text in texts], mark)
     odd = _strays(cells)
     found = [i for i, text in enumerate(texts) if text.strip() in odd]

@@ -17,7 +17,7 @@ Ask = Callable[[dict[str, Any]], Float[np.ndarray, "n"] | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutOff:
-    """The threshold that a model's own decisions on the records show."""
+    """A manifest with the threshold that the model's own decisions on the records show."""
 
     manifest: dict[str, Any]
     """The manifest, with the model's own threshold if one is found."""
@@ -28,10 +28,10 @@ class CutOff:
 
 
 def own_cut_off(manifest: dict[str, Any], facts: ModelFacts, ask: Ask) -> CutOff:
-    """The manifest with the model's own threshold.
+    """The manifest with the threshold that the model itself decides by, where it shows one.
 
-    A model that tells classes apart and gives probabilities may decide by a threshold of its own, which is in the
-    file as a parameter, or as a constant of a graph.
+    A classifier that gives probabilities may have a threshold of its own, which is in the file as a parameter, or as a
+    constant of a graph. `ask` gives the outputs of the model for the records.
     """
     by_label = _by_label(manifest, facts)
     outputs, labels = (None, None) if by_label is None else (ask(manifest), ask(by_label))

@@ -63,7 +63,7 @@ LABEL_COLUMN = "favourable_outcome"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """The lender's files, flags and answers."""
+    """The files, flags and answers with which a lender asks for a draft."""
 
     data: Path
     model: Path | None = None
@@ -89,7 +89,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafted:
-    """A directory that was written."""
+    """A model directory that a draft has written."""
 
     directory: Path
     notes: tuple[str, ...]
@@ -101,7 +101,7 @@ class Drafted:
 
 
 def draft(wish: Wish, out: Path | None, trust: Trust) -> Drafted:
-    """Write a model directory.
+    """Write a model directory from records and, where there is one, a model.
 
     Raises `ModelRefused` where the records or the model cannot be read, or do not fit each other; `Undecided` where the
     draft has questions that it does not guess. Nothing is written then.

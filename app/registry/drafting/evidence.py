@@ -28,7 +28,7 @@ TIE = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The best candidate, and how it was chosen."""
+    """The candidate manifest that was chosen, and how."""
 
     manifest: dict[str, Any]
     sentence: str = ""
@@ -43,7 +43,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The files and records on which candidates are tried, with the lender's scores and outcomes."""
+    """Tries candidate manifests on the records, and compares outputs with the lender's scores and outcomes."""
 
     directory: Path
     trust: Trust
@@ -56,9 +56,9 @@ class Trial:
     """The columns of models that were fitted to the records, by encoding and features."""
 
     def choose(self, candidates: Sequence[dict[str, Any]]) -> Choice:
-        """The candidate manifest whose model agrees most with scores or outcomes; the first where there are none.
+        """The candidate manifest whose model agrees most with scores or outcomes; the first one without either.
 
-        Candidates that the model cannot be asked with are left out, unless that is all of them.
+        Candidates with which the model gives no outputs are left out, unless none gives any.
         """
         if len(candidates) == 1 and self.scores is None:
             return Choice(manifest=candidates[0])
@@ -78,7 +78,7 @@ class Trial:
     def outputs(
         self, candidate: dict[str, Any], rows_raw: Float[np.ndarray, "m p"] | None = None
     ) -> Float[np.ndarray, "m"] | None:
-        """Outputs of a candidate's model in its own unit, for all records or `rows_raw`; None if it does not answer."""
+        """Outputs of the model under a candidate, in its unit, for `rows_raw` or all records; None if it gives none."""
         asked = self._ask(candidate, self.rows_raw if rows_raw is None else rows_raw)
         return None if asked is None else asked.outputs
 

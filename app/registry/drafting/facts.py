@@ -14,7 +14,7 @@ from app.registry.artifact import Format
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """The facts that a model's file states, before the draft reads any records."""
+    """The facts that a model's file, or its server, states, before the draft reads any records."""
 
     format: Format
     file: str
@@ -78,13 +78,15 @@ class ModelFacts:
 
     @property
     def remote(self) -> bool:
-        """Whether there is no file but a server."""
+        """Whether the model is on a server, without a file."""
         return self.format is Format.HTTP
 
     def over(self, table: Mapping[str, Sequence[str]]) -> "ModelFacts":
-        """The facts with the columns of a table: a column whose values are exactly one of `groups` has these as levels.
+        """The facts, completed with a table of records.
 
-        LightGBM has written underscores for blanks.
+        A column of numbers whose values are exactly one of `groups` has these as levels; columns whose levels the file
+        has as codes only get levels, as in `with_numbers`. Where LightGBM has written underscores for blanks, names get
+        their blanks.
         """
         blanks = {re.sub(r"\s", "_", name): name for name in table if re.search(r"\s", name)}
         own = {name: blanks[name] for name in self.names or () if name not in table and name in blanks}
@@ -116,9 +118,12 @@ class ModelFacts:
         )  # fmt: skip
 
     def with_numbers(self, whole: Mapping[str, set[int]]) -> "ModelFacts":
-        """The facts with levels for columns of whole numbers, by name, whose levels the file has as codes only.
+        """The facts with levels for columns of whole numbers whose levels the file has as codes only.
 
-        The codes are these numbers, or the positions of the levels from 0: for levels 1 to 5, the codes 0 to 4.
+        Parameters
+        ----------
+        whole : by column, the whole numbers in the records: the codes are these numbers, or their positions from 0 (for
+            levels 1 to 5, the codes 0 to 4)
         """
         if not whole:
             return self
@@ -150,5 +155,5 @@ def _whole(texts: Sequence[str]) -> set[int]:
 
 
 def unreadable(file: str, what: str) -> ModelRefused:
-    """The refusal of a file that is no model of its kind."""
+    """The error that refuses a file that is not `what`, such as a LightGBM model."""
     return ModelRefused(f"{file} is not {what}, or it is damaged or cut off: save the model again")

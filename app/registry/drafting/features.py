@@ -61,7 +61,7 @@ class FeatureDraft:
 
 
 def feature_of(source: Source, column: Column, facts: ModelFacts) -> FeatureDraft:
-    """The feature of a column. Raises `ModelRefused` for one that no manifest can describe."""
+    """The feature that describes a column in a manifest. Raises `ModelRefused` where no manifest can describe it."""
     found = FeatureDraft({"name": column.name} | words_of(column.name))
     if source.levels is not None:
         _categorical(found, column, source.levels)
@@ -95,7 +95,7 @@ def _categorical(found: FeatureDraft, column: Column, levels: tuple[str | None, 
 
 
 def too_many(name: str, count: int) -> str:
-    """The refusal of a column with more levels than a feature has, and the way out."""
+    """The sentence that refuses a column with more levels than a feature can have, and says what helps."""
     return (
         f'"{name}" has {count:,} different texts, and a feature has at most {MOST_LEVELS} categories. Train the model '
         f"with the rare ones as one level, or with a number in its place, such as the share of each {name} that repaid"
@@ -103,7 +103,10 @@ def too_many(name: str, count: int) -> str:
 
 
 def order(feature: FeatureDraft, levels: Sequence[str], facts: ModelFacts) -> None:
-    """Say that the levels of a category rise in this order, where the model does not care in which they stand."""
+    """Make a categorical feature ordinal, with its levels rising in this order.
+
+    Nothing changes where the model's input depends on the order of the levels in the manifest.
+    """
     if feature.keys["type"] != "categorical":
         return
     if facts.input is Input.RAW:  # it takes texts
@@ -189,11 +192,11 @@ def _missing(found: FeatureDraft, source: Source, column: Column, facts: ModelFa
 
 
 def advise(found: FeatureDraft, column: Column, answer: str | None = None) -> bool:
-    """Say what a person can change: nothing that the name forbids, nothing beyond what is usual in the records.
+    """Write into a feature how people can change it: nothing that its name forbids, nothing unusual in the records.
 
     Parameters
     ----------
-    answer : what the lender says, one of `CHANGES`
+    answer : the lender's own answer, one of `CHANGES`
 
     Returns
     -------
@@ -230,7 +233,7 @@ def advise(found: FeatureDraft, column: Column, answer: str | None = None) -> bo
 
 
 def ask_codes_once(features: Sequence[FeatureDraft]) -> None:
-    """Leave the question what codes mean to the first feature that has some; one table has one list of codes."""
+    """In the comments, ask only at the first feature with special codes what the codes of all features mean."""
     coded = [feature for feature in features if "special" in feature.keys]
     codes = sorted({code for feature in coded for code in feature.keys["special"]})
     shown = f"; what do {listed([f'{code:g}' for code in codes])} mean here and below?" if len(codes) > 1 else MEANING
@@ -246,7 +249,7 @@ CHANGES = ("none", "increase", "decrease", "any", "protected")
 
 
 def change_question(column: Column, outcome: Outcome | None) -> Question:
-    """Whether and in which direction people can change a column."""
+    """The question whether, and in which direction, people can change a column."""
     why: tuple[str, ...] = ()
     if outcome is not None and column.numbers is not None and not column.constant:
         good, bad = _means(column, outcome)
@@ -265,7 +268,10 @@ TERMS: Mapping[str, dict[str, Any]] = {
 
 
 def terms_question(found: FeatureDraft) -> Question | None:
-    """Whether a column is a term of the contract, and which way it is better; None where its name suggests none."""
+    """The question whether a column is a term of the contract, and which values of it are better for applicants.
+
+    None where its name does not suggest a term.
+    """
     if not names_a_term(found.name) or found.keys.get("protected") or "derived" in found.keys:
         return None
     allowed = tuple(answer for answer in TERMS if found.keys["type"] != "categorical" or answer in ("no", "either"))
@@ -284,7 +290,7 @@ def _means(column: Column, outcome: Outcome) -> tuple[float, float]:
 
 
 def doubted(found: FeatureDraft, column: Column, outcome: Outcome) -> str:
-    """Why the direction of a number that people can change is in doubt; empty where it is not."""
+    """The sentence that says why the direction of a changeable number is in doubt; empty where it is not."""
     change = found.keys.get("change", "any")
     fixed = found.keys.get("protected") or change == "none" or "derived" in found.keys
     if fixed or found.keys["type"] not in ("integer", "continuous") or column.constant:
@@ -348,7 +354,10 @@ def _plain(number: float) -> int | float:
 
 
 def fills(features: Sequence[FeatureDraft], columns: Mapping[str, Column]) -> list[dict[str, int | float]]:
-    """Numbers that may stand for missing ones, by feature: medians, means, and 0."""
+    """The ways to fill missing numbers, each with a number by feature: medians, means, and zeros.
+
+    One empty way where no number is missing.
+    """
     named = [found.name for found in features if found.keys.get("missing") and columns[found.name].numbers is not None]
     if not named:
         return [{}]

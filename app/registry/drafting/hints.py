@@ -31,7 +31,7 @@ Pace = Literal["", "job", "savings"]
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """The keys of a feature, and a comment, that its name suggests."""
+    """Keys and a comment for a feature, which its name suggests."""
 
     pattern: re.Pattern[str]
     comment: str
@@ -46,7 +46,13 @@ class Hint:
     """What a change waits for: nothing, another job, or money that is put aside every month."""
 
     def takes(self, low: float, high: float, levels: int = 0) -> dict[str, float]:
-        """The key `takes` of a number that is usual between `low` and `high`, or of a feature with so many levels."""
+        """The key `takes` of a manifest, which says how many months a change of the feature takes; empty if not known.
+
+        Parameters
+        ----------
+        low, high : range of the usual values of a number
+        levels : number of levels, for a feature with levels
+        """
         if self.pace == "job":
             return {"months": JOB_MONTHS}
         if self.pace and levels > 1:
@@ -62,7 +68,7 @@ YEAR = 12
 
 
 def months_per_unit(low: float, high: float) -> float:
-    """The months that a unit takes of a number that is usual between these."""
+    """Months that a change by one unit takes, for a number that is usual between `low` and `high`."""
     return float(f"{YEAR / (high - low):.2g}")
 
 
@@ -267,7 +273,7 @@ def names_a_term(name: str) -> bool:
 
 
 def hint_of_levels(levels: Sequence[str]) -> Hint | None:
-    """The hint that the levels of a column give, whatever its name."""
+    """The hint that the levels of a column suggest, whatever its name; None where they suggest none."""
     plain = {re.sub(r"[^a-z0-9äöü]+", " ", level.lower()).strip() for level in levels}
     for words, what in LEVELS:
         if len(plain & words) >= 2:
@@ -284,7 +290,7 @@ _NOT_PROPOSED = re.compile(
 
 
 def proposed(level: str) -> bool:
-    """Whether a level says something, and is one that people are advised to move to."""
+    """Whether people may be advised to move to a level: not to one such as "unknown" or "unemployed"."""
     return _NOT_PROPOSED.fullmatch(level.strip().lower()) is None
 
 
@@ -295,14 +301,14 @@ def plain_name(name: str) -> str:
 
 
 def hint_of(name: str, type: str) -> Hint | None:
-    """The first hint that fits a name and a type of feature."""
+    """The first hint that fits the name and the type of a feature; None where none fits."""
     plain = plain_name(name)
     fitting = (hint for hint in HINTS if hint.types is None or type in hint.types)
     return next((hint for hint in fitting if hint.pattern.search(plain)), None)
 
 
 def scale_of(levels: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The levels in the order that their words give them; None where there is none."""
+    """The levels in the order that their words suggest; None where they suggest none."""
     plain = {level.strip().lower(): level for level in levels}
     for scale in SCALES:
         if len(plain) == len(levels) and set(plain) <= set(scale):

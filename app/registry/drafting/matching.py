@@ -16,7 +16,7 @@ MISSING_MARKS = frozenset({"missing", "isna", "is_na", "is_missing", "nan", "na"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One column of the records, as the model takes it."""
+    """A column of the records, and the columns of the model that come from it."""
 
     column: str
     levels: tuple[str | None, ...] | None = None
@@ -28,9 +28,10 @@ class Source:
 
 
 def match(names: Sequence[str], columns: Mapping[str, Column], model: str) -> list[Source]:
-    """The column of the records behind each column of a model, in the model's order.
+    """The columns of the records from which the columns of a model come, in the model's order.
 
-    Raises `ModelRefused` where a column comes from none of the records' columns, or several levels have no column.
+    Raises `ModelRefused` where a column of the model comes from no column of the records, or the model lacks a column
+    for several levels.
     """
     found: list[Source] = []
     lost: list[str] = []
@@ -53,9 +54,9 @@ def match(names: Sequence[str], columns: Mapping[str, Column], model: str) -> li
 
 
 def match_width(width: int, columns: Mapping[str, Column], model: str) -> list[Source]:
-    """The columns of the records, in their order, as those of a model whose file has no names.
+    """The columns of the records as those of a model whose file names none, in the order of the records.
 
-    Raises `ModelRefused` where the number of columns does not fit.
+    Raises `ModelRefused` where the number of columns (`width`) does not fit.
     """
     used = [column for column in columns.values() if not column.names_records]
     for pairs in (False, True):  # levels of two, as two columns or as one
@@ -76,7 +77,7 @@ def match_width(width: int, columns: Mapping[str, Column], model: str) -> list[S
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first names, and the number of the others."""
+    """The first of some names, and the number of the others, as one text."""
     return printable.listed(names, 8, quote="")
 
 

@@ -26,9 +26,10 @@ REGISTERED = ("models:/", "runs:/")
 
 @contextmanager
 def fetched(model: str) -> Iterator[Path]:
-    """The model's file or directory; what a name of an MLflow registry means is fetched for as long as it is used.
+    """The path of a model's file or directory.
 
-    By MLflow's own library, from the server that `MLFLOW_TRACKING_URI` names.
+    A name in an MLflow registry is downloaded by MLflow's own library, from the server that `MLFLOW_TRACKING_URI`
+    names, and deleted on exit.
 
     Raises `ModelRefused` where the library is not installed, or finds no such model.
     """

@@ -13,7 +13,7 @@ from app.registry.drafting.features import MOST_LEVELS
 
 
 def read(name: str, content: bytes) -> ModelFacts:
-    """The facts of a graph. Raises `ModelRefused`."""
+    """The facts that an ONNX file states about its model. Raises `ModelRefused`."""
     with library("onnx"):
         import onnx
         from google.protobuf.message import DecodeError

@@ -47,7 +47,7 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """A column with two outcomes."""
+    """A column of outcomes, reduced to two values."""
 
     name: str
     rows: list[int]
@@ -57,13 +57,13 @@ class Labels:
     values: tuple[str, str]
 
     def of(self, value: str) -> Bool[np.ndarray, "n"]:
-        """Which records have this outcome."""
+        """Whether each record has the outcome `value`."""
         return np.array([text == value for text in self.texts])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcomes, and which one is favourable."""
+    """The outcome of each record: favourable or not."""
 
     name: str
     favourable: Bool[np.ndarray, "n"]
@@ -72,10 +72,10 @@ class Outcome:
 
 
 def labels_of(name: str, texts: Sequence[str], favourable: str | None = None) -> Labels:
-    """The outcomes in a column; of several, the favourable one against the others.
+    """The labels in a column; where it has more than two values, those that are not `favourable` become one.
 
     Raises `ModelRefused` where the column has one value, or more than `MOST_CLASSES`; `Undecided` where it has more
-    than two, and nobody has said which one is favourable.
+    than two, and `favourable` is None.
     """
     stripped = [text.strip() for text in texts]
     rows = [i for i, text in enumerate(stripped) if text not in ABSENT]
@@ -101,7 +101,7 @@ def labels_of(name: str, texts: Sequence[str], favourable: str | None = None) ->
 
 
 def outcome_question(labels: Labels, columns: Mapping[str, Column], scores: Float[np.ndarray, "n"] | None) -> Question:
-    """Which value of the label is favourable, with what the records show."""
+    """The question which value of the label is favourable, with what the records show about it."""
     first, second = labels.values
     has = labels.of(second)
     shares = f"{second} in {has.sum():,} records ({has.mean():.1%}), {first} in {(~has).sum():,}"
@@ -122,7 +122,7 @@ def outcome_question(labels: Labels, columns: Mapping[str, Column], scores: Floa
 
 
 def class_question(classes: Sequence[object]) -> Question:
-    """Which class of a model is favourable, where no column has outcomes."""
+    """The question which class of a model is favourable, where no column of the records has outcomes."""
     named = tuple(str(one) for one in classes)
     return Question(
         key=FAVOURABLE, sentence="Which class of the model is the good outcome, that of people who get a yes?",
@@ -132,12 +132,12 @@ def class_question(classes: Sequence[object]) -> Question:
 
 
 def chance(favourable: Bool[np.ndarray, "n"] | None) -> float:
-    """Area under the curve up to which outcomes say nothing of a model: chance alone can reach it."""
+    """The largest area under the curve that chance alone can reach: up to it, outcomes say nothing of a model."""
     return CHANCE if favourable is None else max(CHANCE, 0.5 + SURE * auc_deviation(favourable))
 
 
 def side_question(key: str, sides: Sequence[str], area: float) -> Question:
-    """Which class of the model, or which points, go with the good outcome, where the outcomes do not show it."""
+    """The question which class, or which points, go with the good outcome, where the outcomes do not show it."""
     what = "Which class of the model goes with" if key == FAVOURABLE else "Which points go with"
     return Question(
         key="class" if key == FAVOURABLE else key, sentence=f"{what} the good outcome?", allowed=tuple(sides),
@@ -146,11 +146,11 @@ def side_question(key: str, sides: Sequence[str], area: float) -> Question:
 
 
 def signs(columns: Mapping[str, Column], has: Bool[np.ndarray, "n"]) -> list[tuple[str, str, float, float, float]]:
-    """The differences between people with an outcome and all others, the clearest first.
+    """The columns in which people with an outcome differ plainly from all others, the clearest first.
 
     Returns
     -------
-    Words, column, how strongly it speaks for (above 0) or against the outcome, and the means with and without it.
+    Words, column, how strongly it speaks for (above 0) or against the outcome, and its means with and without that.
     """
     found: dict[str, tuple[str, str, float, float, float]] = {}
     for name, column in columns.items():
@@ -175,7 +175,7 @@ def _less(words: str) -> str:
 
 
 def refuse_contradiction(outcome: Outcome, scores: Float[np.ndarray, "n"] | None) -> None:
-    """Stop where scores are lower with the favourable outcome; which of the two is wrong, only the lender knows."""
+    """Raise `ModelRefused` where scores are lower with the favourable outcome: scores or outcomes are then wrong."""
     if scores is None:
         return
     known = ~np.isnan(scores)

@@ -17,7 +17,7 @@ ANSWERS = "answers.yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One question; which step asks it does not matter."""
+    """One question of a draft to the lender; it is the same whichever step of the draft asks it."""
 
     key: str
     """The question's key in an answers file, such as `favourable`; it has no dot."""
@@ -53,7 +53,7 @@ class Question:
         return self.keep if self.keep in self.allowed else " or ".join(self.allowed) or "NUMBER"
 
     def read(self, answer: str) -> str:
-        """The allowed answer that is meant. Raises `ModelRefused` where it is none."""
+        """The allowed answer that a text means. Raises `ModelRefused` where it means none."""
         plain = answer.strip()
         if not self.allowed and _number(plain) is not None:
             return plain
@@ -65,7 +65,7 @@ class Question:
 
 
 class Undecided(ModelRefused):
-    """Questions of a draft are open; its message has all of them, and the flags that answer them."""
+    """Raised where a draft has open questions; its message has all of them, and the flags that answer them."""
 
     def __init__(self, questions: Sequence[Question]) -> None:
         self.questions = tuple(questions)
@@ -88,14 +88,17 @@ class Questions:
     asked: dict[str, Question] = field(default_factory=dict)
 
     def ask(self, question: Question) -> str | None:
-        """The answer; None where there is none, and a step goes on with what is likeliest until `settle`."""
+        """The answer to a question, which counts as asked from now on; None where none is given.
+
+        Without an answer, a draft assumes what is likeliest, until `settle`.
+        """
         self.asked[question.name] = question
         given = self.given.get(question.name)
         return None if given is None else question.read(given)
 
     @property
     def open(self) -> list[Question]:
-        """The questions without an answer."""
+        """The questions that were asked and have no answer."""
         return [question for name, question in self.asked.items() if name not in self.given]
 
     def settle(self) -> None:
@@ -104,7 +107,11 @@ class Questions:
             raise Undecided(needed)
 
     def close(self) -> None:
-        """End the questions. Raises `Undecided` as `settle`, and `ModelRefused` for an answer without a question."""
+        """Check, after the last question of the draft, that nothing is open and every answer has its question.
+
+        Raises `Undecided` as `settle`, and where a person at a terminal was not asked yet; `ModelRefused` for an answer
+        without a question.
+        """
         self.settle()
         if self.kept is not None and (more := [one for one in self.open if one.keep and one.name not in self.kept]):
             raise Undecided(more)
@@ -113,7 +120,7 @@ class Questions:
             raise ModelRefused(f'"{strange[0]}" is answered, which the draft does not ask; it asks {asked}')
 
     def text(self) -> str:
-        """An answers file: what was used, and the open questions as comments."""
+        """The text of an answers file: the answers that were used, and the open questions as comments."""
         lines = ["# The answers of this draft: `recourse models draft` takes them again with --answers FILE."]
         if self.open:
             lines.append("# Questions that are open stand behind #; without it, a line answers its question.")
@@ -174,13 +181,13 @@ def answers_of(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def text_of(number: int, question: Question) -> str:
-    """A question with its reasons and flags, in lines."""
+    """A question with its number, reasons and flags, in lines."""
     lines = [f"{number}. {question.sentence}", *(f"   {one}" for one in question.why), f"   Say {question.flags}"]
     return "\n".join(lines)
 
 
 def nested(answers: Mapping[str, str]) -> dict[str, Any]:
-    """Answers as a file has them, those about columns below their key."""
+    """The answers as an answers file has them: `change.income` is `income` below `change`."""
     found: dict[str, Any] = {}
     for name, answer in answers.items():
         key, dot, column = name.partition(".")
@@ -192,7 +199,7 @@ def nested(answers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def same(text: str, value: object) -> bool:
-    """Whether a text of the records is this value, such as "1" and 1, or "True" and true."""
+    """Whether a text of the records means a value, as "1" means 1, and "True" means true."""
     if text == str(value).strip() or text.lower() == str(value).strip().lower():
         return True
     first, second = _number(text), _number(str(value))

@@ -30,10 +30,10 @@ RATIO = re.compile(r"(^|_)(percent|pct|ratio|share|rate|dti|pti|lti|ltv|per|to|b
 
 
 def combine(features: Sequence[FeatureDraft], columns: Mapping[str, Column], *, exact: bool) -> None:
-    """Mark ratios and sums of two features as derived from them.
+    """Mark each feature that is a ratio or sum of two others in all records as derived from them.
 
-    With `exact`, scores will be compared: a formula does not round, so a ratio that the records have rounded then stays
-    a column of its own, and nobody is advised to change what it follows from.
+    With `exact`, scores will be compared: a formula does not round, so a ratio that the records have rounded stays a
+    feature of its own, and nobody is advised to change it or the two others.
     """
     numbers = [
         feature for feature in features
@@ -103,7 +103,7 @@ def _written(name: str) -> str:
 
 
 def derive(features: Sequence[FeatureDraft], columns: Mapping[str, Column], facts: ModelFacts) -> None:
-    """Mark numbers that are another way to write a level as derived from it; its levels get their order."""
+    """Mark each number that follows from the level of another feature as derived from it; order the levels by it."""
     levelled = [feature for feature in features if feature.keys["type"] in ("categorical", "ordinal")]
     for number in features:
         if number.keys["type"] not in ("integer", "continuous") or number.keys.get("missing"):

@@ -35,13 +35,13 @@ class Records:
         return len(next(iter(self.columns.values())))
 
     def column(self, name: str, what: str) -> list[str]:
-        """The texts of a column. Raises `ModelRefused` if there is none of this name."""
+        """The texts of a column. Raises `ModelRefused`, which says what it is for (`what`), if there is none."""
         if name not in self.columns:
             raise ModelRefused(f'{self.file} has no column "{name}" for {what}; it has {", ".join(self.columns)}')
         return self.columns[name]
 
     def of(self, rows: list[int]) -> "Records":
-        """Some of the records, in this order."""
+        """The records with these indices, in this order."""
         columns = {name: [texts[i] for i in rows] for name, texts in self.columns.items()}
         return replace(self, columns=columns, lines=[self.lines[i] for i in rows] if self.lines else ())
 
@@ -51,10 +51,10 @@ class Records:
 
 
 def read_records(path: Path) -> Records:
-    """The records in a file.
+    """The records in a CSV or Parquet file.
 
-    Raises `ModelRefused` where the file cannot be read, has no header, two columns of one name, or rows of another
-    length.
+    Raises `ModelRefused` where the file cannot be read, has no header, two columns of one name, or rows of different
+    lengths.
     """
     try:
         require_regular(path)

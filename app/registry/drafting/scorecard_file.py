@@ -32,7 +32,7 @@ Row = Mapping[str, str]
 
 
 def read(name: str, content: bytes) -> ModelFacts:
-    """The facts of a scorecard as CSV. Raises `ModelRefused`."""
+    """The facts that a scorecard in CSV states. Raises `ModelRefused`."""
     try:
         rows: list[Row] = list(csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
@@ -52,7 +52,7 @@ def read(name: str, content: bytes) -> ModelFacts:
 
 
 def is_json(content: bytes) -> bool:
-    """Whether the file is a scorecard of toad: the points of the attributes of each feature."""
+    """Whether the bytes are a scorecard of toad in JSON: for each feature, the points of its bins or levels."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
@@ -64,7 +64,7 @@ def is_json(content: bytes) -> bool:
 
 
 def read_json(name: str, content: bytes) -> ModelFacts:
-    """The facts of a scorecard of toad, as JSON. Raises `ModelRefused`."""
+    """The facts that a scorecard of toad in JSON states. Raises `ModelRefused`."""
     found = json.loads(content)
     rows = [(feature, text, repr(points)) for feature, of in found.items() for text, points in of.items()]
     return _converted(name, rows)

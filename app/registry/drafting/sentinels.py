@@ -32,10 +32,10 @@ def sentinels(
     *,
     scored: bool,
 ) -> tuple[float | None, ...]:
-    """The numbers that may be read as missing, the likeliest first; None for none of them.
+    """The numbers that the model may read as missing values, the likeliest first; None for no such number.
 
-    Without scores, the draft asks where a column had missing values in training, and the records have none in it; and
-    the other way round, which number stands there for a missing value.
+    Without scores, the draft asks which number it is, where a column had missing values in training but has none in the
+    records; and which number fills missing values, where only the records have some.
     """
     _fill(facts, features, columns, questions, scored=scored)
     if facts.saw_missing is None:

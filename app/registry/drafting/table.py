@@ -30,10 +30,10 @@ PERCENT = "percent"
 def columns_of(
     records: Records, facts: ModelFacts, questions: Questions, *, left_out: Collection[str | None], scored: bool
 ) -> dict[str, Column]:
-    """The columns that may be features, by name: all but the label and those that are no features (`left_out`).
+    """The columns of the records that may be features, by name: all but `left_out`.
 
-    Where the model was `scored`, its scores will show what it takes for a percentage. Raises `ModelRefused` where a
-    column of numbers has other texts, or the table has two decimal marks.
+    Columns of percentages become shares where the model takes shares: the lender is asked, unless scores can show it
+    (`scored`). Raises `ModelRefused` where a column of numbers has other texts, or the table has two decimal marks.
     """
     levels = {
         name: {level for level in facts.levels.get(name, ()) if level is not None}

@@ -23,7 +23,7 @@ HEAD = "# Drafted from the records and the model. Comments that end with ? ask f
 
 
 def manifest_text(head: Mapping[str, Any], comments: Mapping[str, str], features: Sequence[FeatureDraft]) -> str:
-    """The manifest as text; `comments` stand behind keys of the head."""
+    """The text of a manifest: the keys of `head`, each with its comment, and then the features."""
     lines = [HEAD]
     for key, value in head.items():
         line, comment = f"{key}: {_flow(value)}", comments.get(key)
@@ -43,7 +43,7 @@ def manifest_text(head: Mapping[str, Any], comments: Mapping[str, str], features
 
 @contextmanager
 def whole(directory: Path, names: Iterable[str]) -> Iterator[None]:
-    """Removes the files written inside it, and a new directory, unless all are written.
+    """Where its body fails, removes the named files that the body wrote, and the directory if it is new.
 
     Raises `ModelRefused` where a file cannot be written, as on a full disk.
     """
@@ -82,7 +82,7 @@ def _flow(value: Any) -> str:
 
 
 def write_reference(path: Path, columns: Mapping[str, Sequence[str]]) -> None:
-    """A CSV of these columns; cells that begin or end in a space keep it."""
+    """Write columns of texts as a CSV; cells that begin or end in a space keep it."""
     with path.open("w", encoding="utf-8", newline="") as file:
         blank = [set(texts) for texts in columns.values() if re.search(r"\s", "".join(texts))]
         spaced = any(text != text.strip() for texts in blank for text in texts)
