@@ -83,7 +83,7 @@ class CopaParams(MethodParams):
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """Standard deviations between the mean of the models and refusing a member; the least of all members counts."""
+    """A `Validity`: how many standard deviations the mean of the models is from refusing a member; the least counts."""
 
     mean: Float[np.ndarray, "m"]
     covariance: Float[np.ndarray, "m m"]
@@ -91,7 +91,7 @@ class Margin:
 
     @classmethod
     def under(cls, moments: WeightMoments, weight: float) -> "Margin":
-        """Under the moments of retrained models."""
+        """The margin under the moments of retrained models, with its weight in the objective."""
         covariance = moments.root @ moments.root.T + LEAST_DEVIATION**2 * np.eye(len(moments.mean))
         return cls(moments.mean, covariance, weight)
 
@@ -99,16 +99,16 @@ class Margin:
         return np.sqrt(np.einsum("...m,...m->...", points @ self.covariance, points))
 
     def of(self, points: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
-        """``mu.x~ / |Sigma^1/2 x~|``."""
+        """The ratio ``mu.x~ / |Sigma^1/2 x~|`` of each homogeneous point."""
         return points @ self.mean / self._deviation(points)
 
     def gradient(self, points: Float[np.ndarray, "*n m"], values: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n m"]:
-        """``(mu - ratio Sigma x~ / s) / s`` with ``s = |Sigma^1/2 x~|``."""
+        """The gradient of each ratio: ``(mu - ratio Sigma x~ / s) / s`` with ``s = |Sigma^1/2 x~|``."""
         deviation = self._deviation(points)[..., None]
         return (self.mean - values[..., None] * (points @ self.covariance) / deviation) / deviation
 
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
-        """``-l1 min_j``."""
+        """The loss of a plan, ``-weight min_j``, from the ratios of its members."""
         return -self.weight * values.min(axis=-1)
 
     def slope(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n j"]:
@@ -119,9 +119,9 @@ class Margin:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """The members' own lower bounds, as `validity.shift.gelbrich` has them; their mean counts.
+    """A `Validity`: the lower bound `validity.shift.gelbrich` of each member by itself; their mean counts.
 
-    The joint lower bound is at least the sum of them, less the number of members but one.
+    The joint lower bound of J members is at least the sum of their own lower bounds, less J - 1.
     """
 
     moments: WeightMoments
@@ -130,7 +130,7 @@ class Guarantee:
 
     @classmethod
     def under(cls, moments: WeightMoments, radius: float, weight: float) -> "Guarantee":
-        """Under the moments of retrained models, their root with no more columns than rows."""
+        """The guarantee under the moments of retrained models, with their root reduced to no more columns than rows."""
         root = np.asarray(np.linalg.qr(moments.root.T, mode="r")).T
         return cls(replace(moments, root=root), radius, weight)
 
@@ -139,7 +139,7 @@ class Guarantee:
         return validity_lower(points, self.moments, self.radius)
 
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
-        """``-l1 mean_j``."""
+        """The loss of a plan, ``-weight mean_j``, from the lower bounds of its members."""
         return -self.weight * values.mean(axis=-1)
 
 

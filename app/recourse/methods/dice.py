@@ -47,20 +47,20 @@ class DiceParams(MethodParams):
 
 @dataclass(frozen=True, slots=True)
 class Hinge:
-    """Scores, and by how much they fall short of a logit of 1."""
+    """A `Validity`: the logit of each member; the loss is how far the logits fall short of 1, on average."""
 
     theta: Float[np.ndarray, "m"]
 
     def of(self, points: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
-        """The score."""
+        """The logit of each homogeneous point."""
         return points @ self.theta
 
     def gradient(self, points: Float[np.ndarray, "*n m"], values: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n m"]:  # noqa: ARG002
-        """The weights."""
+        """The gradient of the logit: the weights of the linear model, at every point."""
         return np.broadcast_to(self.theta, points.shape)
 
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
-        """The mean hinge loss."""
+        """The mean hinge loss of the members of a plan, from their logits."""
         return np.maximum(1.0 - values, 0.0).mean(axis=-1)
 
     def slope(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n j"]:

@@ -34,14 +34,14 @@ def minimising(
     report: Callable[[Float[np.ndarray, "p"]], MethodReport | None] = lambda row_raw: None,  # noqa: ARG005
     first_raw: Float[np.ndarray, "p"] | None = None,
 ) -> Candidates:
-    """The optimum; where the black box refuses it, optima of ever smaller cost weight, as in the papers.
+    """Candidates that minimise a trade-off; where the black box refuses the optimum, with ever smaller cost weights.
 
     An extra margin of one logit divides the cost weight by e, which for a small weight raises the score by one. Among
     the accepted rows the one of least objective is the answer, so extra margins do not change what is minimised.
 
     Parameters
     ----------
-    extra_margin_unit : logits that make a difference
+    extra_margin_unit : an extra margin that makes a difference, logits
     first_raw : the proposal without an extra margin, where one better than the optimum on the linear model is known
     """
     space, model, weight = problem.action_set.space, trade_off.objective.model, trade_off.objective.cost_weight

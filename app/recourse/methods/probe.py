@@ -93,7 +93,7 @@ def generate(problem: RecourseProblem, params: ProbeParams, context: MethodConte
 
 
 def promise(problem: RecourseProblem, params: ProbeParams, meter: Meter) -> Candidates:
-    """No proposals; the invalidation rate of any other record is measured."""
+    """Candidates without proposals, which measure the invalidation rate of records that others propose."""
     local = LinearModel(np.zeros(problem.action_set.space.d), 0.0)
     measured = MeasuredInvalidation(problem, meter, local, **_measured_by(params))
     return Candidates(
@@ -353,7 +353,7 @@ class _Probe(MeasuredInvalidation):
 
 
 def faults(space: FeatureSpace, params: ProbeParams) -> list[Fault]:
-    """Faults of the parameters for this model; pointers into them."""
+    """A fault for each feature in `noise_std` that is no number of the model; pointers into the parameters."""
     return [fault.under("/noise_std") for fault in noise_faults(space, params.noise_std)]
 
 

@@ -154,7 +154,7 @@ def _continuous(
 
 
 def generate(problem: RecourseProblem, params: RobustProjectionParams, context: MethodContext) -> Candidates:
-    """The robust projection; extra margins count along the tangent of its constraint there."""
+    """Propose the robust projection; extra margins count along the tangent of its constraint at this record."""
     local = logit_model(problem, context.sample, context.meter, params.surrogate)
     model, radius, space = local.model.unit(), params.weight_radius, problem.action_set.space
     program = ActionProgram(problem.action_set, reach=FAR * float(problem.action_set.weights.max()))

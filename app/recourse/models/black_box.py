@@ -41,41 +41,41 @@ class Remote(Protocol):
 
     @property
     def max_calls(self) -> int:
-        """Largest number of requests of one answer."""
+        """Largest number of requests that one answer may send."""
 
     @property
     def max_rows(self) -> int:
-        """Largest number of records in all requests of one answer."""
+        """Largest number of records that all requests of one answer may hold."""
 
     def price(self, rows: int) -> tuple[int, int]:
-        """Requests and records that are sent to score so many records."""
+        """Numbers of requests and of records that are sent in order to score so many records."""
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
-        """`BlackBox.predict`; raises DeadlineExceeded at `deadline`, a `time.monotonic()`."""
+        """The outputs of `BlackBox.predict`; raises DeadlineExceeded at `deadline`, a `time.monotonic()`."""
 
 
 @dataclass(frozen=True)
 class Wrapped(Remote):
-    """A remote model behind the same interface; the base of classes that change a part of it."""
+    """A remote model that passes every call on to another; the base of classes that change some of the calls."""
 
     remote: Remote
 
     @property
     def max_calls(self) -> int:
-        """As `Remote`."""
+        """`Remote.max_calls` of the wrapped model."""
         return self.remote.max_calls
 
     @property
     def max_rows(self) -> int:
-        """As `Remote`."""
+        """`Remote.max_rows` of the wrapped model."""
         return self.remote.max_rows
 
     def price(self, rows: int) -> tuple[int, int]:
-        """As `Remote`."""
+        """`Remote.price` of the wrapped model."""
         return self.remote.price(rows)
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
-        """As `Remote`."""
+        """`Remote.predict_by` of the wrapped model."""
         return self.remote.predict_by(rows, deadline)
 
 
@@ -83,9 +83,9 @@ class Wrapped(Remote):
 class BlackBox:
     """A model behind one function, in the units of the core.
 
-    `predict` maps encoded points ``(n, d)`` or raw rows ``(n, p)``, as `input` says, to ``(n,)`` outputs; of the
-    model's own columns, where there are `columns`. `gradient`, where the model offers one, maps encoded points to the
-    gradient of the *score*, ``(n, d)``.
+    `predict` maps encoded points ``(n, d)`` or raw rows ``(n, p)``, as `input` says, to ``(n,)`` outputs. Where
+    `columns` is set, points and rows are those of the model's own columns. `gradient`, where the model offers one, maps
+    encoded points to the gradient of the *score*, ``(n, d)``.
     """
 
     space: FeatureSpace
@@ -118,7 +118,7 @@ class BlackBox:
     """What the model takes, where that is not `space` itself."""
 
     def of_columns(self, columns: ModelColumns) -> "BlackBox":
-        """A black box in the space of a model's own columns, seen from the space in which methods compute."""
+        """This model, which takes points of its own columns, seen from the space in which methods compute."""
         gradient = self.gradient if columns.affine else None
         return replace(
             self,
@@ -235,19 +235,19 @@ def one_each(output: np.ndarray, rows: int) -> Float[np.ndarray, "n"]:
 
 @runtime_checkable
 class TakesInput(Protocol):
-    """One model, or several that are scored together."""
+    """A model, or several that are scored together, with the input that it takes."""
 
     @property
     def space(self) -> FeatureSpace:
-        """The space of points and rows."""
+        """The feature space of the points and rows to score."""
 
     @property
     def input(self) -> Input:
-        """What the model takes."""
+        """The kind of input that the model takes."""
 
     @property
     def columns(self) -> ModelColumns | None:
-        """What the model takes, where that is not `space` itself."""
+        """The model's own columns; None where it takes points or rows of `space` itself."""
 
 
 def takes_points(model: TakesInput) -> bool:

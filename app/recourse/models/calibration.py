@@ -29,7 +29,7 @@ Shares: TypeAlias = Annotated[tuple[Annotated[float, Interval(ge=0, le=1)], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retraining:
-    """The promises of one version, checked by the next."""
+    """The promises of one model version, and whether the next version kept them."""
 
     promised: Float[np.ndarray, "n"]
     kept: Bool[np.ndarray, "n"]
@@ -60,7 +60,7 @@ class Calibration:
 
 
 def calibrate(retrainings: Sequence[Retraining]) -> Calibration | None:
-    """The correction that past retrainings call for; None where they broke no more than was promised.
+    """The correction that past retrainings call for; None where they broke no more promises than was to be expected.
 
     Two steps. *Whether*: under the null hypothesis a version is followed by a model like its held-back future models,
     so among these the next version's share of kept promises has a uniform rank, however much its decisions about
@@ -93,7 +93,7 @@ def calibrate(retrainings: Sequence[Retraining]) -> Calibration | None:
 
 
 def rank(retraining: Retraining) -> float:
-    """The conformal p-value of the next version among the held-back models: small where it keeps less than these."""
+    """The conformal p-value of the next version among the held-back models: small where it keeps fewer promises."""
     rivals = retraining.rivals
     return float(1 + (rivals <= retraining.kept.mean()).sum()) / (1 + len(rivals))
 

@@ -83,7 +83,7 @@ class Stress(InputPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StressedModels:
-    """Future models of records that are drawn under several stresses, each in several strengths.
+    """Future models trained on records that are drawn under several stresses, each in several strengths.
 
     They are scored together. Models come stress by stress, and of each stress strength by strength, the weakest first.
     Few models have one strength, so the share of a stress up to a strength counts those of all weaker ones as well.
@@ -96,17 +96,17 @@ class StressedModels:
 
     @property
     def each(self) -> int:
-        """Models of one stress in one strength."""
+        """Number of models of one stress in one strength."""
         return self.models.count // (len(self.stresses) * len(self.strengths))
 
     def accepted(self, scores: Float[np.ndarray, "n k"]) -> Int[np.ndarray, "n s t"]:
-        """Number of models that accept each row, by stress and strength."""
+        """Number of models that accept each row, by stress and by the strength up to which models count."""
         yes = (scores >= 0.0).reshape(len(scores), len(self.stresses), len(self.strengths), self.each)
         return np.asarray(yes.sum(axis=3).cumsum(axis=2))
 
     @property
     def counted(self) -> Int[np.ndarray, "t"]:
-        """Number of models of a stress, by strength."""
+        """Number of models of one stress, by the strength up to which models count."""
         return self.each * np.arange(1, len(self.strengths) + 1)
 
 

@@ -25,7 +25,7 @@ class Forest:
     def of_trees(
         cls, leaves: Sequence[tuple[Float[np.ndarray, "_ d"], Float[np.ndarray, "_ d"], Float[np.ndarray, "_"]]]
     ) -> "Forest":
-        """The forest of trees, each as the sides of its leaves and their values."""
+        """The forest of several trees, each given by the lower sides, upper sides and values of its leaves."""
         lower, upper, values = (np.concatenate(parts) for parts in zip(*leaves, strict=True))
         sizes = [len(part) for _, _, part in leaves]
         return cls(lower, upper, values, np.cumsum([0, *sizes[:-1]]))
@@ -41,20 +41,20 @@ class Forest:
         return [np.unique(column[np.isfinite(column)]) for column in sides.T]
 
     def margin(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-        """The sum of each point."""
+        """The margin of each point: the sum of the values of its leaves."""
         return np.array([self.most(x, x) for x in X])
 
     def within(
         self, lower: Float[np.ndarray, "d"], upper: Float[np.ndarray, "d"], columns: Int[np.ndarray, "c"]
     ) -> "Forest":
-        """The leaves that points from `lower` to `upper` can be in, with these of their columns only."""
+        """The forest of the leaves that points from `lower` to `upper` can be in, with these of their columns only."""
         meets = self._meets(lower, upper)
         sizes = np.add.reduceat(meets.astype(int), self.first)
         first = np.cumsum([0, *sizes[:-1]])
         return Forest(self.lower[meets][:, columns], self.upper[meets][:, columns], self.values[meets], first)
 
     def most(self, lower: Float[np.ndarray, "d"], upper: Float[np.ndarray, "d"]) -> float:
-        """Upper bound on the sum of the points from `lower` to `upper`; exact for a single point."""
+        """Upper bound on the margin of the points from `lower` to `upper`; exact for a single point."""
         values = np.where(self._meets(lower, upper), self.values, -np.inf)
         return float(np.maximum.reduceat(values, self.first).sum())
 

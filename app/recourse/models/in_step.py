@@ -20,11 +20,11 @@ Reply: TypeAlias = np.ndarray | RecourseError
 
 
 def in_step(works: Sequence[Callable[[Predict], R]], predict: Predict) -> list[R | RecourseError]:
-    """The results of several computations, in order; of one that an error of its own ended, the error.
+    """The results of several computations whose model calls are joined, in order; of one that failed, its error.
 
     Parameters
     ----------
-    works : each is given what it asks instead of `predict`
+    works : the computations; each is given a function that it calls instead of `predict`
     """
     workers = [_Worker(work) for work in works]
     try:

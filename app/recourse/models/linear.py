@@ -26,7 +26,7 @@ class LinearModel:
         return X @ self.w + self.c
 
     def unit(self) -> "LinearModel":
-        """The model with ``|w|_2 = 1``: it decides alike, and its scores are distances to the hyperplane.
+        """The model scaled to ``|w|_2 = 1``: its decisions stay, and its scores are distances to the hyperplane.
 
         Raises
         ------
@@ -40,7 +40,7 @@ class LinearModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightMoments:
-    """Mean and covariance of uncertain linear models ``theta = (w, c)``, intercept last; its mean about 1 long."""
+    """Mean and covariance of uncertain linear models ``theta = (w, c)``, intercept last; the mean is about 1 long."""
 
     mean: Float[np.ndarray, "m"]
     root: Float[np.ndarray, "m q"]

@@ -70,7 +70,7 @@ class Meter:
 
         Parameters
         ----------
-        further : whether these points continue the previous call; for models that are not remote
+        further : whether these points continue the previous call, so that both count as one; False for a remote model
         """
         return self._count(self.black_box.score, X, further)
 
@@ -87,7 +87,7 @@ class Meter:
         return self.black_box.gradient(X)
 
     def together(self, works: Sequence[Callable[[], R]]) -> list[R | RecourseError]:
-        """The results of computations that ask this model, which is remote, or their errors: their calls are shared."""
+        """The results, or errors, of computations that all ask this remote model; their calls are joined."""
 
         def asking(work: Callable[[], R], ask: Predict) -> R:
             self._turn.ask = ask
@@ -96,7 +96,7 @@ class Meter:
         return in_step([partial(asking, work) for work in works], self._sent)
 
     def rest(self) -> BlackBox:
-        """Another meter of the model, with the budget that this one leaves."""
+        """The model for another meter, with the budget that this meter leaves."""
         remote = self._asked.remote
         if remote is None:
             return self._asked

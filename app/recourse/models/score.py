@@ -13,7 +13,7 @@ LOGIT_LIMIT = 40.0
 
 
 class Output(StrEnum):
-    """What the model gives, for the favourable class."""
+    """The kind of output that the model gives, about the favourable class."""
 
     PROBABILITY = "probability"
     LOGIT = "logit"
@@ -24,7 +24,7 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointScale:
-    """How points become a score: so many of them double the odds of the favourable class."""
+    """The scale of a model's points: `pdo` of them double the odds of the favourable class."""
 
     threshold: float
     """Smallest favourable number of points; the largest where fewer are better."""
@@ -35,7 +35,7 @@ class PointScale:
 
     @property
     def slope(self) -> float:
-        """Score of one point."""
+        """By how much one point raises the score; negative where fewer points are better."""
         return math.log(2.0) / self.pdo
 
     @property
@@ -44,7 +44,7 @@ class PointScale:
         return self.pdo < 0.0
 
     def of(self, scores: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
-        """Points of scores, the inverse of `BlackBox.score_of`; NaN stays NaN."""
+        """The points that belong to scores, the inverse of `BlackBox.score_of`; NaN stays NaN."""
         return np.asarray(self.threshold + np.asarray(scores, dtype=float) / self.slope)
 
 
@@ -61,5 +61,5 @@ def sigmoid(value: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
 
 
 def favourable(scores: Float[np.ndarray, "*n"]) -> Bool[np.ndarray, "*n"]:
-    """Decisions of scores; a NaN is never favourable."""
+    """Whether each score is a favourable decision; a NaN never is."""
     return np.asarray(scores >= 0.0)

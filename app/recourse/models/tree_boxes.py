@@ -54,7 +54,8 @@ class Boxes:
             leaves. For a library that compares differently, translate thresholds by `single_precision_edge`.
         left, right : children of each node, negative for a leaf; node 0 is the root; no cycles
         columns : d
-        score : of the black box; called once with a point of each box, so that the boxes agree with it
+        score : the score of the black box for encoded points; called once with a point of each box, so that the boxes
+            agree with it
         """
         lowers, uppers, _ = leaves_of_tree(feature, threshold, left, right, columns=columns)
         return cls(lowers, uppers, np.asarray(score(_members(lowers, uppers)), dtype=float))
@@ -65,7 +66,7 @@ class Boxes:
 
     @cached_property
     def favourable(self) -> Bool[np.ndarray, "m"]:
-        """Boxes in which the decision is favourable."""
+        """Whether the decision is favourable in each box."""
         return np.asarray(self.scores >= 0.0)
 
     def score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
@@ -76,13 +77,13 @@ class Boxes:
         )
 
     def rate(self, X: Float[np.ndarray, "n d"], std: Float[np.ndarray, "d"], cdf: Cdf = ndtr) -> Float[np.ndarray, "n"]:
-        """Probability that independent noise on each column of a point turns out unfavourable; exact.
+        """Probability that independent noise on each column makes a point unfavourable; exact.
 
         Parameters
         ----------
         X : (n, d), finite
         std : (d,), >= 0, encoded units; 0 for a column that is implemented exactly
-        cdf : of the noise in units of `std`, which must be symmetric about 0; by default that of Gaussian noise
+        cdf : distribution function of the noise in units of `std`, symmetric about 0; by default the Gaussian one
 
         Returns
         -------
@@ -125,7 +126,7 @@ class Boxes:
 
 
 def single_precision_edge(threshold: Float[np.ndarray, "k"], *, strict: bool) -> Float[np.ndarray, "k"]:
-    """The largest number that goes left where a library rounds it to single precision first.
+    """The largest number that goes left at each threshold, where a library first rounds numbers to single precision.
 
     Parameters
     ----------
@@ -157,7 +158,7 @@ def leaves_of_tree(
     *,
     columns: int,
 ) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, "m d"], Int[np.ndarray, "m"]]:
-    """The sides of the leaves that some point reaches, and their nodes. Parameters as `Boxes.of_tree`."""
+    """Lower and upper sides of the leaves that some point reaches, and their nodes. Parameters as `Boxes.of_tree`."""
     found: list[tuple[np.ndarray, np.ndarray, int]] = []
     stack = [(0, np.full(columns, -np.inf), np.full(columns, np.inf))]
     while stack:

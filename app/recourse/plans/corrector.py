@@ -69,7 +69,7 @@ class CorrectionParams(InputPart):
 
     @property
     def gain(self) -> float:
-        """By how much the joint lower bound has to rise for a correction to be made."""
+        """The least rise of the joint lower bound for which a correction is made."""
         return GAIN if self.kind == "mahalanobis" else 0.0
 
 
@@ -116,7 +116,7 @@ class Corrector:
         self.covariance = moments.root @ moments.root.T
 
     def outcomes(self, rows_raw: Float[np.ndarray, "n p"], before: PlanBounds) -> list[MemberOutcome | None]:
-        """The outcome of members that are not corrected; None for those to correct."""
+        """The outcome of each member that is left as it is; None for each member to correct."""
         scores = self._scores(rows_raw)
         if self.params.kind == "requirement":
             return [MemberOutcome.MET if score >= self.params.margin - SLACK else None for score in scores]
@@ -141,13 +141,13 @@ class Corrector:
         return np.array([row for row in rows if row is not None]).reshape(-1, len(row_raw))
 
     def relaxation(self) -> Relaxation | None:
-        """The constraint whose removal helps the requirement most; None where the kind is another one."""
+        """The constraint whose removal helps the requirement most; None where none helps, or for another kind."""
         if self.params.kind != "requirement":
             return None
         return self.search.relaxation(self.params.margin / self.length)
 
     def requirement(self, row_raw: Float[np.ndarray, "p"], margin: float) -> Float[np.ndarray, "p"] | None:
-        """The legal row nearest to a member that the mean accepts with a margin; None where there is none.
+        """The legal row nearest to a member that the models' mean gives `margin` or more; None where there is none.
 
         Numbers are projected exactly and rounded away from the boundary; categories change only by single moves.
         """
@@ -167,9 +167,9 @@ class Corrector:
         )
 
     def mahalanobis(self, row_raw: Float[np.ndarray, "p"], shift: float) -> Float[np.ndarray, "p"] | None:
-        """The legal row within `shift` of a member whose score under the mean is most deviations above 0.
+        """The legal row within `shift` of a member at which the models' mean score is most deviations above 0.
 
-        None where the mean accepts no row so near.
+        None where the mean of the models accepts no row so near.
 
         Raises
         ------
@@ -192,7 +192,7 @@ class Corrector:
         )
 
     def mahalanobis_point(self, row_raw: Float[np.ndarray, "p"], shift: float) -> Float[np.ndarray, "d"] | None:
-        """The optimum of theorem 3.1 with ranges and rules, categories as they are; None where it is infeasible.
+        """The encoded optimum of theorem 3.1 (paper 4) with ranges and rules, categories fixed; None where infeasible.
 
         Unknowns ``(v, t, s)``: ``v = t x`` in the columns that can move, ``s >= |Sigma^1/2 x~| t``.
         """
@@ -324,11 +324,11 @@ def keep_better(
     gain: float,
     until: float,
 ) -> tuple[Bool[np.ndarray, "n"], PlanBounds]:
-    """Which of the proposed changes to make, so that the joint lower bound rises by `gain` at least; the new bounds.
+    """Whether to make each proposed change, so that the joint lower bound rises by `gain` at least, and the new bounds.
 
-    All of them if possible; else those that help their own member least are dropped, one after another. A change that
-    makes two members equal is dropped. Where the bound before is not tight, none of the bounds that the plan can
-    have had may be above the new one.
+    All changes are made if possible; else those that help their own member least are dropped, one after another. A
+    change that makes two members equal is dropped. Where the bound before is not tight, none of the bounds that the
+    plan can have had may be above the new one.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ def improved_in_turn(
     Parameters
     ----------
     plan_raw : legal raw rows
-    improved : a plan and the index of a member, to the member after its moves; the same row where it stays
+    improved : maps a plan and the index of a member to this member after its moves; the same row where it stays
     sweeps : largest number of passes over all members
     """
     plan, still = plan_raw.copy(), 0
@@ -42,7 +42,7 @@ def chosen(
 
     Parameters
     ----------
-    value : of the plans of some of the records and one more, for each record as that one
+    value : given indices of records, the value of the plan of these and one more, for each record as the one more
     kept : indices of records that stay
     passes : how often each addition is exchanged for the best one given the others, while that improves the plan
     """

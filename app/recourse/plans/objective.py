@@ -45,13 +45,13 @@ CHANGE_PRICE = 0.1
 
 @runtime_checkable
 class Validity(Protocol):
-    """How well members withstand a change of the model: a number per member, and a loss of all of them together."""
+    """A measure of how well members withstand a change of the model: a validity per member, and a loss of a plan."""
 
     def of(self, points: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
-        """The number of each homogeneous point; larger is better."""
+        """The validity of each homogeneous point; larger is better."""
 
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
-        """The term of the members' numbers in the objective of a plan."""
+        """The term in the objective of a plan that its members' validities give."""
 
 
 @runtime_checkable
@@ -59,10 +59,10 @@ class SmoothValidity(Validity, Protocol):
     """A validity with slopes, for descent."""
 
     def gradient(self, points: Float[np.ndarray, "*n m"], values: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n m"]:
-        """The gradient of the number of each homogeneous point, given these `values`."""
+        """The gradient of the validity of each homogeneous point, given the validities as `values`."""
 
     def slope(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n j"]:
-        """A subgradient of the loss."""
+        """A subgradient of the loss by the validity of each member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +78,21 @@ class HalfSpaces:
         return self.missed(points @ self.normals.T)
 
     def missed(self, scores: Float[np.ndarray, "*n c"]) -> Float[np.ndarray, "*n"]:
-        """`shortfall` from the points' products with the normals."""
+        """`shortfall`, given as `scores` the points' products with the normals."""
         return np.maximum(self.needs - scores - SLACK, 0.0).sum(axis=-1)
 
     def beyond(self, point: Float[np.ndarray, "m"]) -> "HalfSpaces":
-        """The same hyperplanes, moved so that none lies below a homogeneous point that the black box refuses."""
+        """The half-spaces moved so that a homogeneous point that the black box refuses is inside none of them."""
         return replace(self, needs=np.maximum(self.needs, self.normals @ point))
 
     def with_extra_margin(self, extra_margin: float) -> "HalfSpaces":
-        """The same hyperplanes, moved further into the favourable side."""
+        """The half-spaces moved further into the favourable side."""
         return replace(self, needs=self.needs + extra_margin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanObjective:
-    """The objective of paper 4, with penalties for missed half-spaces and equal members."""
+    """The published objective of a plan (paper 4), with penalties for missed half-spaces and equal members."""
 
     x0: Float[np.ndarray, "d"]
     validity: SmoothValidity
@@ -132,7 +132,7 @@ class PlanObjective:
         return value, gradient
 
     def joined(self, others: Float[np.ndarray, "k d"]) -> Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, "n"]]:
-        """The value of the plan of `others` and one more member, for rows of points as that member."""
+        """A function of points: the value of the plan of `others` and each point as one more member."""
         k, rest = len(others), homogeneous(others)
         K = 1.0 / (1.0 + distances(others, others))
         inverse, determinant = np.linalg.inv(K + SAME * np.eye(k)), float(np.linalg.det(K))
@@ -160,7 +160,7 @@ class PlanObjective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeopleObjective:
-    """The objective in people's terms, with penalties for missed half-spaces and members that are the same way."""
+    """The objective in people's terms, with penalties for missed half-spaces and members that nearly repeat another."""
 
     actions: ActionSet
     unit: float
@@ -177,12 +177,12 @@ class PeopleObjective:
     def joined(
         self, others_raw: Float[np.ndarray, "k p"]
     ) -> Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]:
-        """The value of the plan of `others_raw` and one more member, for raw rows as that member."""
+        """A function of raw rows: the value of the plan of `others_raw` and each row as one more member."""
         joint = Joint(self, self.members(others_raw))
         return lambda rows_raw: joint.value(self.members(rows_raw))
 
     def members(self, rows_raw: Float[np.ndarray, "n p"]) -> "Members":
-        """What each record contributes to the value of plans that hold it."""
+        """The records, with what each contributes to the value of any plan that holds it."""
         points, ways = homogeneous(self.actions.space.encode(rows_raw)), moved(self.actions, rows_raw)
         effort = self.effort(rows_raw, ways.amounts)
         return Members(
@@ -193,7 +193,7 @@ class PeopleObjective:
         )
 
     def effort(self, rows_raw: Float[np.ndarray, "n p"], amounts: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Cost in usual changes, and the price of the number of changes; `amounts` are those of the action set."""
+        """The cost of each row in usual changes and the price of its number of changes; `amounts` of the action set."""
         return self.actions.cost_of(amounts) / self.unit + CHANGE_PRICE * self.actions.changed(rows_raw)
 
 
@@ -221,7 +221,7 @@ def objective_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Members:
-    """Records, and what the objective needs of each, whatever the other members of its plan are."""
+    """Records, with the numbers of each that the objective uses in every plan that holds it."""
 
     rows_raw: Float[np.ndarray, "n p"]
     alone: Float[np.ndarray, "n"]
@@ -243,7 +243,7 @@ class Members:
 
 
 class Joint:
-    """Plans of given members and one more."""
+    """Plans of given members and one more, and their values."""
 
     def __init__(self, objective: PeopleObjective, others: Members) -> None:
         self.objective, self.others = objective, others
@@ -253,13 +253,13 @@ class Joint:
         self._alone, self._missing = others.alone.sum(), objective.sides.missed(others.scores).sum()
 
     def value(self, more: Members) -> Float[np.ndarray, "n"]:
-        """The value of the plan with each of these records."""
+        """The value of the plan with each of these records as the one more."""
         overlap = overlaps(more.moved, self.others.moved)
         shared = np.maximum(overlap, self._nearest).sum(axis=1) + overlap.max(axis=1, initial=0.0)
         return self._value(more, shared) + 2.0 * TWIN * (overlap > MOST_OVERLAP).sum(axis=1)
 
     def at_least(self, more: Members) -> Float[np.ndarray, "n"]:
-        """A lower bound of `value`: the records share no change with the other members."""
+        """A lower bound of `value`, as if these records shared no change with the other members."""
         return self._value(more, float(self._nearest.sum()))
 
     def _value(self, more: Members, shared: Float[np.ndarray, "n"] | float) -> Float[np.ndarray, "n"]:

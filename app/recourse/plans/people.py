@@ -44,11 +44,11 @@ POOL_SHARE = 0.5
 
 
 class PeopleSearch:
-    """Searches plans for one applicant.
+    """Searches plans for one applicant that minimise the objective in people's terms.
 
     Parameters
     ----------
-    margins : >= 0, increasing; how far records of the pool lie beyond a hyperplane, encoded units
+    margins : >= 0, increasing; how far beyond a hyperplane the records lie that plans are chosen from, encoded units
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class PeopleSearch:
 
         Parameters
         ----------
-        cheapest_raw : the cheapest records of the person, by margin
+        cheapest_raw : the cheapest record of the person for each margin
         """
         self.pool_raw = pool = self._pool(cheapest_raw)
         if not len(pool):
@@ -82,7 +82,7 @@ class PeopleSearch:
     def further(
         self, plan_raw: Float[np.ndarray, "j p"], extra_margins: Float[np.ndarray, "k"]
     ) -> Float[np.ndarray, "n p"]:
-        """The plan's members further on the favourable side, for each extra margin, and the pool."""
+        """The plan's members moved further to the favourable side, for each extra margin, and records of the pool."""
         rows = []
         for extra in extra_margins.tolist():
             objective = replace(self.objective, sides=self.objective.sides.with_extra_margin(extra))
@@ -91,7 +91,7 @@ class PeopleSearch:
         return self._finished(np.concatenate([*rows, self.pool_raw]))
 
     def choose(self, rows_raw: Float[np.ndarray, "n p"], wanted_raw: Float[np.ndarray, "j p"]) -> Int[np.ndarray, "k"]:
-        """The best plan among rows, cheapest member first: the proposed ones among them, and the best additions."""
+        """Indices of the best plan among rows, cheapest first: the rows in `wanted_raw`, and the best additions."""
         kept = [k for k, row in enumerate(rows_raw) if (wanted_raw == row).all(axis=1).any()]
         members = self.objective.members(rows_raw)
         plan = np.array(self._chosen(members, kept), dtype=int)

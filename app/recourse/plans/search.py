@@ -103,7 +103,7 @@ def propose(
 
 
 class PlanSearch:
-    """Searches plans for one applicant."""
+    """Searches plans for one applicant that minimise the published objective (paper 4)."""
 
     def __init__(self, problem: RecourseProblem, objective: PlanObjective, count: int) -> None:
         self.problem, self.objective, self.count = problem, objective, count
@@ -133,7 +133,7 @@ class PlanSearch:
     def further(
         self, plan_raw: Float[np.ndarray, "j p"], extra_margins: Float[np.ndarray, "k"]
     ) -> Float[np.ndarray, "n p"]:
-        """Members further on the favourable side, for each extra margin, as far as such are found."""
+        """The plan's members moved further to the favourable side for each extra margin: those that reach it."""
         rows = [plan_raw[:0]]
         for extra in extra_margins.tolist():
             if self._late():
@@ -144,9 +144,9 @@ class PlanSearch:
         return np.concatenate(rows)
 
     def choose(self, rows_raw: Float[np.ndarray, "n p"], wanted_raw: Float[np.ndarray, "j p"]) -> Int[np.ndarray, "k"]:
-        """The best plan among rows, nearest member first: the proposed ones among them, and the best additions.
+        """Indices of the best plan among rows, nearest first: the rows in `wanted_raw`, and the best additions.
 
-        Of several additions each is exchanged once for the best one given the others.
+        Each of several additions is exchanged once for the best one given the others.
         """
         kept = [k for k, row in enumerate(rows_raw) if (wanted_raw == row).all(axis=1).any()]
         X = self.encode(rows_raw)

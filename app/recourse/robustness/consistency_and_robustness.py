@@ -37,7 +37,7 @@ from app.recourse.models.linear import LinearModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossAndCost:
-    """The objective ``share max J(x, theta) + (1 - share) J(x, predicted)``."""
+    """The objective ``share max J(x, theta) + (1 - share) J(x, predicted)``; J is loss plus weighted cost."""
 
     model: LinearModel
     """On the scale of logits, like the loss."""
@@ -54,21 +54,21 @@ class LossAndCost:
         return self.model.score(X) - self.radius * (np.abs(X).sum(axis=1) + 1.0)
 
     def worst(self, X: Float[np.ndarray, "n d"], cost: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """``max J`` over all models within the radius."""
+        """The worst ``J`` of each point over all models within the radius, given the cost of each."""
         return loss(self.worst_score(X)) + self.cost_weight * cost
 
     def as_predicted(self, X: Float[np.ndarray, "n d"], cost: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """``J`` under the predicted model."""
+        """``J`` of each point under the predicted model, given the cost of each."""
         assert self.predicted is not None
         return loss(self.predicted.score(X)) + self.cost_weight * cost
 
     def value(self, X: Float[np.ndarray, "n d"], cost: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """The trade-off between both."""
+        """The objective at each point, given the cost of each."""
         if self.predicted is None:
             return self.worst(X, cost)
         return self.share * self.worst(X, cost) + (1.0 - self.share) * self.as_predicted(X, cost)
 
 
 def loss(score: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-    """``log(1 + exp(-score))``."""
+    """The loss ``log(1 + exp(-score))``."""
     return np.asarray(np.logaddexp(0.0, -score))

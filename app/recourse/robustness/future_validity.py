@@ -139,7 +139,7 @@ def certify_future(problem: RecourseProblem, found: Sequence[Counterfactual]) ->
 
 
 def fewer_than_asked(found: Sequence[Counterfactual]) -> list[str]:
-    """A warning of each kind of share that is below the asked one: of models, and of models under stress."""
+    """A warning for each share below the one asked for: that of the future models, and that of models under stress."""
     futures = [one.future for one in found if one.future is not None and one.future.asked is not None]
     record, warnings = "this record" if len(found) == 1 else "one of these records", list[str]()
     least = min(futures, key=lambda future: future.probability, default=None)
@@ -156,13 +156,13 @@ def fewer_than_asked(found: Sequence[Counterfactual]) -> list[str]:
 
 
 def given_up(problem: RecourseProblem, found: Sequence[Counterfactual], default: Sequence[Counterfactual]) -> list[str]:
-    """A sentence where an answer withstands less than the method's own answer, which asks for nothing.
+    """A warning where an answer withstands less than the method's default answer, for which no validity was asked.
 
-    Where stresses were rehearsed: without, nothing says how far either holds.
+    Without rehearsed stresses there is none, as nothing says how far either answer holds.
 
     Parameters
     ----------
-    found : certified
+    found : the answer, certified
     """
     if len(found) != 1 or len(default) != 1 or found[0].future is None or found[0].future.stressed is None:
         return []
@@ -180,10 +180,9 @@ def given_up(problem: RecourseProblem, found: Sequence[Counterfactual], default:
 
 
 def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> bool:
-    """Whether so many models of the search set accept a raw row that this share can be promised.
+    """Whether at least this share of the future models in the search set accepts a raw row, so that it can be promised.
 
-    The held-back models have no say: chosen by what
-    they say, records would be promised more than holds.
+    The held-back models have no say: records that they chose would be promised more than holds.
     """
     assert problem.futures is not None
     futures = problem.futures
@@ -192,7 +191,7 @@ def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: fl
 
 
 def withstands(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> int:
-    """Number of strengths, from the weakest, up to which this share of the search set accepts under every stress."""
+    """Number of strengths, from the weakest up, at which this share of the search set accepts under every stress."""
     assert problem.futures is not None
     stress = problem.futures.stressed_search
     assert stress is not None
@@ -202,9 +201,9 @@ def withstands(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share:
 
 
 def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) -> PlanFutureCertificate | None:
-    """The certificate of raw rows together by the held-back future models; None without future models.
+    """The joint certificate of raw rows by the held-back future models; None without future models.
 
-    Of any raw rows: members of a plan, or several ways of one person.
+    The rows are members of a plan, or several ways of one person.
     """
     if problem.futures is None:
         return None
@@ -257,7 +256,7 @@ def future_bounds(
     Returns
     -------
     lower, upper : in [0, 1]
-    exact : whether they are those of the scores, which the interval did not widen
+    exact : whether both bounds follow from the scores alone, so that the interval widens neither
     """
     assert problem.futures is not None
     length = scale * np.linalg.norm(points, axis=1)
@@ -277,8 +276,8 @@ def future_moments(
 ) -> WeightMoments:
     """Mean and covariance of the held-back models' slopes at a raw row, in the columns that are noisy.
 
-    The intercept is such that each model has its own score of the row. A slope is what one standard deviation of the
-    noise changes.
+    The intercepts give each model its own score of the row. A slope is measured over one standard deviation of the
+    noise.
 
     Parameters
     ----------
@@ -302,9 +301,9 @@ def _counted(scores: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n k"]:
 
 
 def future_plan_moments(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], scale: float) -> WeightMoments:
-    """Mean and covariance of the held-back models, each as the shortest weights with its own scores of the raw rows.
+    """Mean and covariance of the shortest weights that give each held-back model's own scores of the raw rows.
 
-    What several rows promise together depends on nothing else of the weights.
+    The joint validity of the rows depends on nothing else of the models' weights.
 
     Parameters
     ----------

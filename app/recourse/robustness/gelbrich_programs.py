@@ -22,7 +22,7 @@ LONGEST_S = 30.0
 
 
 class Lmi:
-    """Unknowns, and cones for affine expressions in them."""
+    """A cone program: unknowns, and affine expressions in them that have to lie in cones."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -41,12 +41,12 @@ class Lmi:
         return [[upper[min(i, j), max(i, j)] for j in range(n)] for i in range(n)]
 
     def nonnegative(self, expression: Linear) -> None:
-        """The expression is >= 0."""
+        """Require that the expression is >= 0."""
         self._row(expression, 1.0)
         self.cones.append(("nonnegative", 1))
 
     def semidefinite(self, matrix: list[list[Linear]]) -> None:
-        """The symmetric matrix of expressions is positive semidefinite; its upper triangle is read."""
+        """Require a positive semidefinite symmetric matrix of expressions; its upper triangle is read."""
         n = len(matrix)
         for j in range(n):
             for i in range(j + 1):
@@ -121,13 +121,13 @@ def lower_program(
     radius: float,
     deadline: float,
 ) -> tuple[Bracketed, Float[np.ndarray, "n"]]:
-    """``inf Q(theta.x_j > 0 for all j)``: theorem 2.2.
+    """The lower bound on joint validity, ``inf Q(theta.x_j > 0 for all j)``: theorem 2.2.
 
-    Each member's ``B_j = [Z_j z_j; z_j' lambda_j]`` holds the moments of the part of Q that loses it.
+    Each member's ``B_j = [Z_j z_j; z_j' lambda_j]`` holds the moments of the part of Q that refuses the member.
 
     Returns
     -------
-    bounds, lambda : the probability with which the worst distribution loses each member
+    bounds, lambda : the lower bound, and the probability with which the worst distribution refuses each member
     """
     r = len(mean)
     program = Lmi()
@@ -167,11 +167,11 @@ def upper_program(
     radius: float,
     deadline: float,
 ) -> Bracketed:
-    """``sup Q(theta.x_j >= 0 for all j)``: theorem 2.3, the dual side, an infimum.
+    """The upper bound on joint validity, ``sup Q(theta.x_j >= 0 for all j)``: theorem 2.3, whose dual is solved.
 
     In the paper `q` and `Q` cancel nearly all of ``gamma (|mean|^2 + Tr covariance)``, which grows without bound where
-    the radius falls to 0. Here they are what is left: ``q`` less ``gamma |mean|^2 + 2 mean.z + mean'Z mean``, and ``Q``
-    less ``gamma covariance + root Z root``.
+    the radius falls to 0. Here both letters stand for the rest: ``q`` less ``gamma |mean|^2 + 2 mean.z + mean'Z mean``,
+    and ``Q`` less ``gamma covariance + root Z root``.
     """
     r = len(mean)
     values, vectors = np.linalg.eigh(covariance)

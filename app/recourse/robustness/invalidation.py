@@ -51,11 +51,11 @@ def noise_faults(space: FeatureSpace, noise_std: float | Mapping[str, float]) ->
 def noise_columns(
     space: FeatureSpace, noise_std: float | Mapping[str, float], factual_raw: Float[np.ndarray, "p"] | None = None
 ) -> Float[np.ndarray, "d"]:
-    """Standard deviation of each encoded column, for one number or for numbers by feature (0 where not named).
+    """Standard deviation of the noise in each encoded column, from one number or from numbers by feature (else 0).
 
     Parameters
     ----------
-    factual_raw : of the person: what is in a state, such as missing, stays so exactly
+    factual_raw : the person's row; columns of its numbers in a state, such as missing, get 0
     """
     std = np.zeros(space.d)
     if isinstance(noise_std, Mapping):

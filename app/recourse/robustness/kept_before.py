@@ -18,7 +18,7 @@ def kept_before(
 
     Parameters
     ----------
-    asked : share that was asked for; of the backtest the largest that is not above it counts
+    asked : share of models that was asked for; the backtest of the largest share not above it counts
     probability, promised : share of the future models that accept the answer, and the lower end of its interval
     """
     if asked is None:
@@ -55,10 +55,10 @@ def clustered_interval(
 
     Parameters
     ----------
-    kept : of each date, which promises are kept; at least one
-    shares : of each date, the share of its promises that each of k models accepts, which vary as the later model does
-        as seen from the one that promised
-    remaining : part of their variance that remains in the mean over the dates, in (0, 1]
+    kept : for each date, of which there is at least one, whether each of its promises is kept
+    shares : for each date, the share of its promises that each of k models accepts; these models vary as the later
+        model does, given the one that promised
+    remaining : part of the variance of these shares that remains in the mean over the dates, in (0, 1]
 
     Notes
     -----

@@ -47,7 +47,7 @@ MOST_PROOFS = 6
 
 
 class MeasuredInvalidation:
-    """How often noise undoes records: estimated, screened by few noisy copies, measured by many.
+    """Rates at which noise undoes records: estimated, screened by few noisy copies, measured by many.
 
     Parameters
     ----------
@@ -88,11 +88,11 @@ class MeasuredInvalidation:
 
     @staticmethod
     def depth(rates: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """Deviations of Gaussian noise between the boundary and a record with such a rate."""
+        """Distance between the boundary and a record with each rate, in standard deviations of Gaussian noise."""
         return -ndtri(np.clip(rates, 1e-300, 1.0))
 
     def first_order(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Rates by score and slope of the model, or of the local model; exact for a linear model."""
+        """Invalidation rates by score and slope of the model or the local model; exact for a linear model."""
         return self.first_order_at(self.space.encode(rows_raw), self.law)
 
     def first_order_at(self, X: Float[np.ndarray, "n d"], law: NoiseLaw) -> Float[np.ndarray, "n"]:
@@ -104,7 +104,7 @@ class MeasuredInvalidation:
         return invalidation_rate_linear(scores, gradients, self.std, law)
 
     def screened(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Rates by a few noisy copies, drawn independently of those that judge the answer."""
+        """Invalidation rates by a few noisy copies, drawn independently of the copies that judge the answer."""
         X = self.space.encode(rows_raw)
         return invalidation_rate(self.meter, X, self.std, SCREENING_DRAWS, self.problem.noise_seed + 1, self.law)[0]
 

@@ -39,12 +39,12 @@ FARTHEST = float(ndtri(1.0 - 1e-15))
 def share_interval(hits: int, models: int, records: Drawn | None, apart: float = 0.0) -> tuple[float, float]:
     """95 % confidence interval of the share of models that accept a record, in [0, 1].
 
-    Of all models like these; of models trained on other records, where these are `fresh`.
+    The share is that among all models like these, or where `records` is `fresh`, among models trained on other records.
 
     Parameters
     ----------
-    hits : models that accept it, of `models`
-    records : how those that the models were trained on were drawn; None where it is not known, for supplied models
+    hits : number of models that accept the record, of `models`
+    records : how the training records of the models were drawn; None where this is not known, for supplied models
     apart : how far the lender's models may be from the centre of these, in their standard deviations
     """
     if apart:

@@ -52,7 +52,7 @@ SINGULAR = 1e-12
 
 
 class BoundStatus(StrEnum):
-    """Whether a pair of bounds was computed in full."""
+    """Whether the bounds of a plan were computed in full, or only bracketed."""
 
     COMPLETE = "complete"
     BRACKET = "bracket"
@@ -110,7 +110,7 @@ def bounds_of(
 
     Parameters
     ----------
-    bell : over distributions with which the score has one peak and is symmetric around it, as a normal one
+    bell : whether to bound only over distributions of scores with one peak and symmetric around it, as a normal one
     """
     inside, angle, turn = _turned(mean, deviation, radius)
     best, beyond = angle - turn, _beyond_a_bell if bell else _beyond
@@ -121,7 +121,7 @@ def bounds_of(
 def lower_of(
     mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: float, *, bell: bool = False
 ) -> Float[np.ndarray, "*n"]:
-    """The lower of `bounds_of`."""
+    """The lower bound of `bounds_of` alone."""
     inside, angle, turn = _turned(mean, deviation, radius)
     return _lower(inside, angle + turn, bell=bell)
 
@@ -180,7 +180,7 @@ def plan_bounds(
 ) -> PlanBounds:
     """Bounds on the joint validity of a plan, by a semidefinite program with as many dimensions as members.
 
-    Where the solver does not converge, the bracket is returned, and `status` says so.
+    Where the solver does not converge, the result is that of `plan_bracket`, and `status` says so.
     """
     bracket = plan_bracket(points, moments, radius)
     if bracket.exact:
@@ -207,7 +207,7 @@ def plan_bounds(
 
 
 def linf_radius(points: Float[np.ndarray, "n m"], weights: Float[np.ndarray, "m"]) -> Float[np.ndarray, "n"]:
-    """The largest ``alpha`` such that every model within ``alpha`` of these weights, each by itself, accepts the point.
+    """The largest ``alpha`` such that all models whose weights each differ by at most ``alpha`` accept the point.
 
     ``theta.x/|x|_1`` with the intercept among the weights; negative where the weights themselves refuse.
     """

@@ -15,7 +15,7 @@ from app.recourse.search.simplicial import Mixture, Point, minimise, value
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Limits of a search."""
+    """Limits of a branch-and-bound search."""
 
     gap: float
     """Relative: smaller improvements are not searched for."""
@@ -38,7 +38,7 @@ class Optimum:
 
 
 class Branching:
-    """Best-first branch and bound."""
+    """Best-first branch and bound for the legal row of least objective."""
 
     def __init__(self, responses: Responses, weight: float, effort: Effort, deadline: float) -> None:
         self.responses, self.weight, self.effort, self.deadline = responses, weight, effort, deadline
@@ -55,7 +55,7 @@ class Branching:
         """Whether a node was given up, so that nothing is proven."""
 
     def result(self) -> Optimum | None:
-        """Branch until no open node can be better, or the effort is spent."""
+        """The best row found until no open node can be better or the effort is spent; None where none was found."""
         self._add(self.responses.root(self.weight), -math.inf, self.slopes)
         nodes = 0
         while self._open and self._open[0][0] < self._cutoff() and nodes < self.effort.nodes and not self._late():

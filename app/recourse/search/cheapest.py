@@ -42,7 +42,7 @@ SearchKind: TypeAlias = Literal["auto", "projection", "actionable"]
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What each feature can do, one entry per feature and direction; raw units for numbers, 1 for a category."""
+    """The moves by which features raise the score, one entry per feature; raw units for numbers, 1 for a category."""
 
     feature: Int[np.ndarray, "n"]
     gain: Float[np.ndarray, "n"]
@@ -59,19 +59,20 @@ class Moves:
     """Category to change to; -1 for a number."""
 
     def without(self, features: Collection[int]) -> "Moves":
-        """The moves of all other features, in the same order."""
+        """The moves of all features but these, in the same order."""
         kept = ~np.isin(self.feature, list(features))
         return Moves(*(getattr(self, field.name)[kept] for field in fields(self)))
 
 
 class Search:
-    """Searches one action set under one surrogate, for any number of margins.
+    """Searches one action set for the cheapest rows that a linear surrogate accepts, for any number of margins.
 
     Parameters
     ----------
     model : with unit-norm weights, so that margins are distances in encoded units
     kind : `actionable` respects lattices and least changes while searching, `projection` moves numbers freely and
-        rounds them away from the boundary afterwards; `auto` is `actionable` where there are any, or categories
+        rounds them away from the boundary afterwards; `auto` is `actionable` where the action set has any of these, or
+        categories
     deadline : `time.monotonic()` at which a search has to stop
     moves : None for all that the action set and the kind allow
     """
@@ -125,7 +126,7 @@ class Search:
 
     @cached_property
     def knapsack(self) -> Knapsack:
-        """The moves as items; raw units for numbers, 1 for a change of category."""
+        """The search's moves as items of a knapsack; raw units for numbers, 1 for a change of category."""
         m = self.moves
         columns = (m.gain, m.cost, m.first, m.step, m.limit)
         items = [Item(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
@@ -141,7 +142,7 @@ class Search:
     def reach(self) -> float:
         """The highest surrogate score in the action set; infinite where a number has no limit.
 
-        Rules and time that changes share aside.
+        Rules, and time that several changes share, are ignored.
         """
         full = np.sort(self.moves.gain * self.moves.limit)[::-1]
         return self.start_score + float(full[: self.uses].sum())
@@ -157,7 +158,7 @@ class Search:
         Raises
         ------
         DeadlineExceeded : as `mixed_integer_program`
-        SolverFailed : as there, with no row known
+        SolverFailed : as `mixed_integer_program`, where no row is known
         """
         needs = margins - self.start_score
         needs = needs[needs * (1.0 - SLACK) <= self.reach - self.start_score]

@@ -49,7 +49,7 @@ LEAST_SAVING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """A record that was scored for real."""
+    """A record that the models have scored, with their decisions on it."""
 
     row_raw: Float[np.ndarray, "p"]
     own_score: float
@@ -65,19 +65,19 @@ class Reached:
 
 
 class CommitteeSearch:
-    """Searches one action set; keeps what it has scored.
+    """Searches one action set for the best record that today's model and a share of the future models accept.
 
     Parameters
     ----------
-    score_rows : the models; today's first
-    share : of the future models that must accept, in (0, 1]
+    score_rows : the scores of raw rows by each model, today's model first
+    share : least share of the future models that must accept, in (0, 1]
     own_margin : the score that today's model must reach
-    plain : future models that the share is about, the first ones; all where absent
-    stressed : of each stress the columns of its models among the scores, and how many of them must accept
+    plain : `share` counts so many of the future models, the first ones; all where absent
+    stressed : for each stress, the columns of its models among the scores, and how many of these models must accept
     cost : a sum over features that guides the search; the action set's cost where absent
-    value : minimised over the records that are accepted; the cost where absent
-    admits : which raw rows may be answered, beyond being legal; all where absent
-    tidy : of the accepted records whose value exceeds the least by no more than this share, the one with the fewest
+    value : a number for each raw row, minimised over the records that are accepted; the cost where absent
+    admits : whether each legal raw row may be the answer; all may where absent
+    tidy : a share; among accepted records whose value exceeds the least by no more than this, the one with the fewest
         changes is best
     at_most : value that a record may not exceed for having fewer changes
     until : `time.monotonic()` after which no model is asked
@@ -120,7 +120,7 @@ class CommitteeSearch:
     def run(
         self, starts_raw: Float[np.ndarray, "n p"], base_raw: Float[np.ndarray, "p"] | None = None
     ) -> Reached | None:
-        """The best record; None where none was found, see `nearest`.
+        """The best accepted record; None where none was found: `nearest` is then the record that came closest.
 
         Parameters
         ----------

@@ -18,7 +18,7 @@ Range: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What enclosures depend on: the number of a feature, or the one that a table gives for the level of a category."""
+    """A variable of enclosures: the number of a feature, or the number that a table gives for a category's level."""
 
     column: int
     """Of a raw row."""
@@ -27,12 +27,12 @@ class Variable:
 
 
 class Unbounded(ValueError):
-    """A quotient whose denominator may be zero has no bounds."""
+    """Raised where a quotient has no bounds, since its denominator may be zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """A number that depends on variables in a box."""
+    """Bounds on a number, and on its slopes in the variables that it depends on, over a box of the variables."""
 
     range: Range
     anchor: float
@@ -43,7 +43,7 @@ class Enclosure:
 
     @property
     def is_linear(self) -> bool:
-        """Whether it is a linear function of its variables."""
+        """Whether the number is a linear function of its variables."""
         return all(low == high for low, high in self.slopes.values())
 
     def __neg__(self) -> "Enclosure":
@@ -72,7 +72,7 @@ class Enclosure:
         )  # fmt: skip
 
     def reciprocal(self) -> "Enclosure":
-        """One divided by it. Raises `Unbounded` where it may be zero."""
+        """The enclosure of one divided by the number. Raises `Unbounded` where the number may be zero."""
         low, high = self.range
         if low <= 0.0 <= high:
             raise Unbounded
@@ -83,7 +83,7 @@ class Enclosure:
         return Enclosure(inverse, 1.0 / self.anchor, slopes, self.size * max(inverse[1] ** 2, inverse[0] ** 2))
 
     def lesser(self, other: "Enclosure") -> "Enclosure":
-        """The smaller of two."""
+        """The enclosure of the smaller of this number and another."""
         if self.range[1] <= other.range[0]:
             return self
         if other.range[1] <= self.range[0]:
@@ -99,7 +99,7 @@ class Enclosure:
 
 
 def constant(value: float) -> Enclosure:
-    """A number that depends on nothing."""
+    """The enclosure of a number that depends on no variable."""
     return Enclosure((value, value), value, {}, abs(value))
 
 
@@ -140,7 +140,7 @@ class Quotient:
         return self.over if self.under is ONE else self.over * self.under.reciprocal()
 
     def numerator(self) -> Enclosure | None:
-        """What is positive, zero or negative where the quotient is; None where no sign of the denominator is known."""
+        """An enclosure with the same sign as the quotient; None where no sign of the denominator is known."""
         low, high = self.under.range
         if low > 0.0 or (low == 0.0 and self.unsigned):
             return self.over
@@ -149,12 +149,12 @@ class Quotient:
 
 @dataclass(frozen=True, slots=True)
 class Quotients:
-    """Quotients of enclosures, as a kind of number that expressions are evaluated with.
+    """The arithmetic by which an expression is evaluated to a quotient of enclosures.
 
     Parameters
     ----------
-    known : by name
-    of_level : the number of the level of a feature
+    known : the quotient that each name in an expression stands for
+    of_level : the quotient of a category's level, given the category's name and the number of each level
     """
 
     known: dict[str, Quotient]
@@ -169,11 +169,11 @@ class Quotients:
         return self.known[name]
 
     def level(self, name: str, numbers: tuple[float, ...]) -> Quotient:
-        """The numbers of the levels in the box."""
+        """The quotient of a category's level, given the number of each of its levels."""
         return self.of_level(name, numbers)
 
     def lesser(self, one: Quotient, other: Quotient) -> Quotient:
-        """The smaller of two. Raises `Unbounded`."""
+        """The smaller of two quotients. Raises `Unbounded` where a denominator may be zero."""
         return Quotient(one.number().lesser(other.number()))
 
 

@@ -31,11 +31,11 @@ class _Box:
 
 
 class ForestBranching:
-    """Searches the legal records of one action set.
+    """Searches the legal records of one action set for one to which a forest gives a high margin.
 
     Parameters
     ----------
-    actions : time moves nothing by itself, and no number is in a state
+    actions : an action set in which time alone changes no feature, and no number is in a state such as missing
     sign : 1, or -1 where the score falls with the margin
     """
 
@@ -62,8 +62,8 @@ class ForestBranching:
 
         Raises
         ------
-        DeadlineExceeded : it is not known at the deadline, a `time.monotonic()`
-        SolverFailed : it is not known after `MOST_BOXES`, or a record that would do breaks a rule
+        DeadlineExceeded : the answer is not known at the deadline, a `time.monotonic()`
+        SolverFailed : the answer is not known after `MOST_BOXES` boxes, or a record with this margin breaks a rule
         """
         order, open_ = itertools.count(), [(-self._bound(self._whole), 0, self._whole)]
         illegal = False

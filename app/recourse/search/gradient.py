@@ -19,7 +19,7 @@ NOWHERE = -1e9
 
 
 class Hull:
-    """The convex hull of an encoded action set, and the cost on it."""
+    """The convex hull of an encoded action set, and the cost of its points."""
 
     def __init__(self, action_set: ActionSet) -> None:
         self.action_set = action_set
@@ -58,7 +58,7 @@ class Hull:
         return np.sign(X - self.x0) * self._distance - self._current
 
     def shared(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """Sums over the columns of each feature, at all of its columns."""
+        """The sum over the columns of each feature, repeated in each of these columns."""
         return np.asarray(np.add.reduceat(X, self._first, axis=1)[:, self._feature])
 
     def project(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:

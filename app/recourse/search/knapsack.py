@@ -31,7 +31,7 @@ PRICES, LEAST_PRICE = 10, 1 / 64
 
 
 class Knapsack:
-    """Items and a cap, for any number of needs.
+    """Items and a cap on how many may move; finds the cheapest moves for any needed gain.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Knapsack:
 
     @cached_property
     def moving(self) -> "list[_Share]":
-        """What each item adds to a bound once it moves: by its first move at least."""
+        """The share of each item in a bound once it is decided that the item moves, by its first move at least."""
         shares: list[_Share] = []
         for k, item in enumerate(self.items):
             gain = max(item.most_gain - item.first * item.gain, 0.0)
@@ -55,7 +55,7 @@ class Knapsack:
 
     @cached_property
     def open(self) -> "list[_Share]":
-        """What each item adds while it is undecided, without the price of its use."""
+        """The share of each item in a bound while the item is undecided, without the price of its use."""
         items = enumerate(self.items)
         return [(item.cost / item.gain, k, _State.OPEN, item.most_gain, item.most_cost, 1) for k, item in items]
 
@@ -66,7 +66,7 @@ class Knapsack:
 
         Parameters
         ----------
-        branches : the search stops after so many
+        branches : the search stops after so many branches
         deadline : `time.monotonic()` at which it stops too
 
         Returns
@@ -86,11 +86,12 @@ class Knapsack:
     def amounts(
         self, chosen: tuple[int, ...], moving: frozenset[int], need: float, effort: EffortLeft, best_cost: float
     ) -> tuple[list[float], float] | None:
-        """How far to move some of the items, and what that costs; None where nothing cheaper than `best_cost` is found.
+        """The moves of `chosen` items that gain `need`, and their cost; None where none below `best_cost` is found.
 
         Parameters
         ----------
-        moving : items that leap and make at least their first move; the first moves of others are not observed
+        moving : items that leap and make at least their first move; other items that leap may move by less than their
+            first move
         """
         items = self.items
         firsts = [items[k].first if k in moving else 0.0 for k in chosen]

@@ -23,7 +23,7 @@ LOOK = 16
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that can be moved, in any unit."""
+    """An item of a knapsack: it moves by an amount, in any unit, for a gain and at a cost."""
 
     gain: float
     """Per unit, > 0."""
@@ -53,7 +53,7 @@ class Item:
 
     @property
     def single(self) -> bool:
-        """Whether there is only one move."""
+        """Whether the item has only one move besides staying."""
         return self.step > 0.0 and self.limit < self.first + 0.5 * self.step
 
     def floor(self, amount: float) -> float:
@@ -70,11 +70,11 @@ class Item:
 
 
 class Movable:
-    """Items that may all move, in the order in which they are decided: level t decides item ``order[t]``.
+    """Items that may all move, in the order in which a search decides them: level t decides item ``order[t]``.
 
-    Those that leap count as continuous from 0 on.
+    Items that leap count as continuous from 0 on.
 
-    For each level the data of a bound on the items from there on is stored in order of cost per gain.
+    For each level, the data of a bound on the cost of all later items is stored in order of cost per gain.
     """
 
     def __init__(self, items: Sequence[Item]) -> None:
@@ -104,7 +104,7 @@ class Movable:
         """Gain of all that is decided later than a level and costs less per gain."""
 
     def bound(self, level: int, rest: float) -> float:
-        """Least cost of covering `rest` with the items from a level on, as if all were continuous."""
+        """Least cost of a gain of `rest` with the items from a level on, as if all were continuous."""
         if rest <= 0.0:
             return 0.0
         gains = self.gains[level]
@@ -115,7 +115,7 @@ class Movable:
 
 
 def dominated(items: Sequence[Item], singles: Sequence[int]) -> dict[int, list[int]]:
-    """For each single move the later ones among them that gain no more and cost no less."""
+    """For each item that has a single move, the later ones of `singles` that gain no more and cost no less."""
     gains, costs = [item.most_gain for item in items], [item.most_cost for item in items]
     return {
         i: [k for k in singles[t + 1 :] if gains[k] <= gains[i] and costs[k] >= costs[i]] for t, i in enumerate(singles)
@@ -123,7 +123,7 @@ def dominated(items: Sequence[Item], singles: Sequence[int]) -> dict[int, list[i
 
 
 class EffortLeft:
-    """The effort that is left for one need."""
+    """The branches and the time that one search may still spend."""
 
     def __init__(self, branches: int, deadline: float) -> None:
         self._left = branches
@@ -138,7 +138,7 @@ class EffortLeft:
 
 
 class BestSoFar:
-    """The best moves so far, and when to stop."""
+    """The best moves that a search has found so far, and whether it can still improve on them."""
 
     def __init__(self, effort: EffortLeft, best_cost: float = math.inf) -> None:
         self.effort = effort
@@ -151,7 +151,7 @@ class BestSoFar:
 
 
 class Amounts(BestSoFar):
-    """How far to move items that may all move."""
+    """A search for the cheapest moves of items that may all move and whose gains have to cover a need."""
 
     def __init__(self, movable: Movable, need: float, effort: EffortLeft, best_cost: float = math.inf) -> None:
         super().__init__(effort, best_cost)
@@ -162,7 +162,7 @@ class Amounts(BestSoFar):
         self.any_left_out = 0
 
     def run(self) -> None:
-        """Search until nothing open can be better, or the effort is spent."""
+        """Search until no open branch can be better than `best`, or the effort is spent."""
         if not self.hopeless(self._bound(0, self.need)):
             self._branch(0, self.need, 0.0)
 

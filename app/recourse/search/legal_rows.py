@@ -47,7 +47,7 @@ def nearest_legal(
 
     Parameters
     ----------
-    deadline : `time.monotonic()`; rows for which no time is left have none either
+    deadline : `time.monotonic()`; no legal row is found for the rows that come after it
     """
     program, space = ActionProgram(action_set), action_set.space
     d, size = space.d, program.size

@@ -27,9 +27,10 @@ CHUNK = 500_000
 def further_instead(
     actions: ActionSet, row_raw: Float[np.ndarray, "p"], most: float
 ) -> tuple[Float[np.ndarray, "k p"], Float[np.ndarray, "k p"]]:
-    """A record with one of its changes taken back, and how far another number can go on for a cost of `most` in all.
+    """Copies of a record with one change taken back, and for each a move by which another number goes further instead.
 
-    Of each change and each other number that has changed; none where fewer than two features have changed.
+    There is one copy for each change and each other number that has changed. A move goes so far that the cost is `most`
+    in all; none where fewer than two features have changed.
     """
     fact, space = actions.factual_raw, actions.space
     unit = np.zeros(space.p)  # of a number: how far it goes for a cost of 1
@@ -50,7 +51,7 @@ def further_instead(
 def partly(
     actions: ActionSet, rows_raw: Float[np.ndarray, "k p"], moves: Float[np.ndarray, "k p"], amounts: int
 ) -> Float[np.ndarray, "n p"]:
-    """Rows moved by so many shares of their moves, 0 and 1 among them, finer near 1; rounded towards no move."""
+    """Rows moved by each of `amounts` shares of their moves, from 0 to 1, finer near 1; rounded towards no move."""
     shares = 1.0 - np.linspace(1.0, 0.0, amounts) ** 2
     moved = (rows_raw + shares[:, None, None] * moves).reshape(-1, rows_raw.shape[1])
     moved = np.clip(moved, actions.lower_raw, actions.upper_raw)
@@ -144,7 +145,7 @@ class SingleMoves:
     def snapped(
         self, values_raw: Float[np.ndarray, "*b n"], feature: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "*b n"]:
-        """Each number at the nearest value that its feature can have; the factual stays."""
+        """Each number at the nearest value that its feature can have; the factual's own value stays as it is."""
         A = self.actions
         lattices, fact = Lattices(A.step_raw[feature], A.anchor_raw[feature]), A.factual_raw[feature]
         points = lattices.points(np.rint(lattices.ticks(values_raw)))
@@ -157,7 +158,7 @@ class SingleMoves:
         return np.where((snapped > down) & (snapped < up), np.where(snapped == fact, fact, near), snapped)
 
     def balanced(self, rows_raw: Float[np.ndarray, "n p"]) -> Iterator[Float[np.ndarray, "n p"]]:
-        """The rows that break a rule with one feature of it set so that it, or a part of it, holds."""
+        """Copies of rows that break a rule, with one feature of it set so that the rule, or a part of it, holds."""
         A = self.actions
         for rule in A.rules:
             for rows, onward in rule.repaired(rows_raw, A.movable):
@@ -173,7 +174,7 @@ class SingleMoves:
         until: float,
         levels_only: bool = False,
     ) -> Float[np.ndarray, "p"]:
-        """The row after repeated best moves, until none improves it.
+        """The row to which repeated best moves lead, until none improves its value.
 
         Parameters
         ----------

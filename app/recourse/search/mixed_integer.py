@@ -30,7 +30,7 @@ class Solved:
 
 
 class ActionProgram:
-    """Variables and constraints of one action set.
+    """The variables and linear constraints of one action set, for mixed-integer programs.
 
     Parameters
     ----------
@@ -129,7 +129,8 @@ class ActionProgram:
     ) -> Solved | None:
         """``argmin cost.z`` over the action set with ``rows z >= lower``; None where that is infeasible.
 
-        Without rules that are no constraints of the program. Variables beyond those of the actions are numbers >= 0.
+        Rules that the program does not state as constraints are ignored. Variables beyond those of the actions are
+        numbers >= 0.
 
         Parameters
         ----------
@@ -159,7 +160,7 @@ class ActionProgram:
         return all(rule.holds(row_raw[None])[0] for rule in self.logic)
 
     def row(self, z: Float[np.ndarray, "k"]) -> Float[np.ndarray, "p"]:
-        """The raw row of these variables."""
+        """The raw row that the variables `z` stand for."""
         A, n = self.action_set, self.size // 2
         made, further = z[:n], z[n : 2 * n]
         row_raw = self.start_raw.copy()

@@ -35,7 +35,7 @@ class NetworkProgram:
 
     Parameters
     ----------
-    offset : what the score is below the logit
+    offset : the logit minus the score
     """
 
     def __init__(self, program: ActionProgram, network: ReluNetwork, offset: float) -> None:
@@ -107,7 +107,7 @@ class NetworkProgram:
         self._lower.append(lower)
 
     def cheapest(self, least: float, *, deadline: float = math.inf) -> Solved | None:
-        """The cheapest actions with at least this score; None where none has it.
+        """The cheapest actions with a score of at least `least`; None where no legal actions have such a score.
 
         Raises
         ------

@@ -20,7 +20,7 @@ from app.recourse.search.simplicial import Point
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Values that a branch leaves to each feature; column 0 is the present one. Unused columns cost infinity."""
+    """The values that a branch leaves to each feature; column 0 is the present value. Unused columns cost infinity."""
 
     values_raw: Float[np.ndarray, "p m"]
     r: Float[np.ndarray, "p m"]
@@ -34,7 +34,7 @@ class Node:
 
 
 class Responses:
-    """What each feature contributes to both scores and the cost, for the values that can be best."""
+    """What each feature adds to the worst score, the predicted score and the cost, for its values that can be best."""
 
     def __init__(self, action_set: ActionSet, objective: LossAndCost) -> None:
         self.action_set, self.objective = action_set, objective
@@ -67,7 +67,7 @@ class Responses:
         return max(levels + 1, 11)
 
     def root(self, weight: float) -> Node:
-        """All that the action set allows."""
+        """The node with all values that the action set allows."""
         A = self.action_set
         if np.isfinite(A.lower_raw[A.movable]).all() and np.isfinite(A.upper_raw[A.movable]).all():
             return self._bounded
@@ -102,7 +102,7 @@ class Responses:
         return node
 
     def write(self, node: Node, j: int, *, still: bool, move: bool = True) -> None:
-        """The values of the number `j` within its range in `node`."""
+        """Write the values of number `j` within its range into `node`: the present one if `still`, others if `move`."""
         A, k, low, high = self.action_set, self._place[j], float(node.low_raw[j]), float(node.high_raw[j])
         fact, center = float(A.factual_raw[j]), float(self.space.center_raw[k])
         still = still and low <= fact <= high
@@ -126,7 +126,7 @@ class Responses:
         node.cost[j, :m] += A.weights[j] * np.abs(values - fact) / scale
 
     def write_group(self, node: Node, g: int, levels: list[int]) -> None:
-        """The levels that a category may have; exactly one column is 1 in each."""
+        """Write the `levels` that category `g` may have into `node`; in each, exactly one encoded column is 1."""
         fact = int(self.action_set.factual_raw[g])
         others = [level for level in levels if level != fact]
         values = np.array([fact, *others])
@@ -147,11 +147,11 @@ class Responses:
     def respond(
         self, node: Node, weight: float, a: float, b: float, priced: Float[np.ndarray, "p m"] | None = None
     ) -> Point:
-        """The values, one per feature, that minimise ``weight cost - a r - b p``.
+        """The values, one per feature, that minimise ``weight cost - a r - b p``; r, p: worst and predicted score.
 
         Parameters
         ----------
-        priced : in place of ``weight cost``
+        priced : the cost of each value, in place of ``weight cost``
         """
         reduced = (weight * node.cost if priced is None else priced) - a * node.r
         if b != 0.0:
@@ -172,7 +172,7 @@ class Responses:
 
 
 def legal(A: ActionSet, j: int, value_raw: float, rounding: Callable[[float], int]) -> float:
-    """The value itself, or the lattice point next to it that `rounding` chooses."""
+    """The value, or where number `j` has a lattice, the lattice point next to the value that `rounding` chooses."""
     step = float(A.step_raw[j])
     if step == 0.0:
         return value_raw

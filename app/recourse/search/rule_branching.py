@@ -62,7 +62,7 @@ def solve_program(
 
 
 class RuleBranching:
-    """Solves the program of one action set, with its rules."""
+    """Solves the program of one action set by branching on the rules that the program does not state as constraints."""
 
     def __init__(self, program: ActionProgram) -> None:
         self.program, self.actions = program, program.action_set
@@ -92,7 +92,7 @@ class RuleBranching:
         lower: Float[np.ndarray, "m"],
         deadline: float,
     ) -> Solved | None:
-        """Solve the program as `solve_program` does."""
+        """The solution of the program; parameters and errors as `solve_program`."""
         best: Solved | None = None
         newest = count(0, -1)
         waiting: list[tuple[float, int, Part]] = [(-math.inf, next(newest), self.parts.whole)]

@@ -31,7 +31,7 @@ NARROW = 1e-12
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the action set."""
+    """A part of the action set: the ranges and levels of its features, and conditions that its rows meet."""
 
     lower_raw: Float[np.ndarray, "p"]
     upper_raw: Float[np.ndarray, "p"]
@@ -47,7 +47,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Cut:
-    """``slopes . variables <= limit``, valid in a part."""
+    """A linear inequality ``slopes . variables <= limit`` that is valid in a part of the action set."""
 
     slopes: dict[Variable, float]
     limit: float
@@ -59,15 +59,15 @@ class Cut:
 
 
 class Empty(Exception):
-    """A part without a legal row."""
+    """Raised where a part of the action set has no legal row."""
 
 
 class Parts:
-    """Reasons about the parts of one action set.
+    """Narrows, divides and bounds the parts of one action set.
 
     Parameters
     ----------
-    whole : the part that is all of it
+    whole : the part that is the whole action set
     """
 
     def __init__(self, action_set: ActionSet, start_raw: Float[np.ndarray, "p"], whole: Part) -> None:
@@ -75,11 +75,11 @@ class Parts:
         self._column = {name: j for j, name in enumerate(action_set.space.names)}
 
     def tightened(self, part: Part) -> Part:
-        """The part with its ranges narrowed by its conditions, and the conditions that these ranges do not settle.
+        """The part with ranges narrowed by its conditions, and only those conditions that the ranges do not settle.
 
         Raises
         ------
-        Empty : they exclude each other
+        Empty : the conditions exclude each other
         """
         for _ in range(PASSES):
             before = part
@@ -119,7 +119,7 @@ class Parts:
         return part
 
     def pieces(self, j: int, low: float, high: float, at: float, *, known: bool) -> list[Range]:
-        """The range of a number in pieces."""
+        """The range of number `j`, divided at or near `at`; at 0 where no cut is `known` and it holds both signs."""
         step, width = float(self.actions.step_raw[j]), high - low
         at = min(max(at, low), high)
         if step > 0.0 and width <= FEW * step:
@@ -220,7 +220,7 @@ class Parts:
 
         Raises
         ------
-        Empty : it is false everywhere
+        Empty : the comparison is false everywhere in the part
         """
         if self._is_unknown(part, comparison) is not False:
             return []

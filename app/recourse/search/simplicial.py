@@ -28,7 +28,7 @@ NEGLIGIBLE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One point of the set, and the choice that gives it."""
+    """A point ``(r, p, cost)`` of the set that is searched, and the choice of values that gives it."""
 
     r: float
     p: float
@@ -38,7 +38,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """A point of the hull, as a convex combination."""
+    """A point of the hull, as a convex combination of points of the set."""
 
     points: list[Point]
     weights: list[float]
@@ -61,14 +61,14 @@ def minimise(
     tolerance: float,
     cutoff: float = math.inf,
 ) -> Mixture:
-    """The lowest value in the hull of everything that `respond` can give.
+    """The mixture of least `value` in the convex hull of all points that `respond` can give.
 
     Parameters
     ----------
     start : any point of the set
     respond : the point that minimises ``cost - a r - b p`` for given ``(a, b)``
-    tolerance : of the value
-    cutoff : a bound above this is as good as the optimum
+    tolerance : largest excess over the least value
+    cutoff : the search stops once its lower bound reaches this value
     """
     bound, points = -math.inf, [start]
     found: Weighted = ((0,), (1.0,), value(share, start))
@@ -94,12 +94,12 @@ def minimise(
 
 
 def value(share: float, point: Point) -> float:
-    """Losses and cost at one point."""
+    """The value ``share loss(r) + (1 - share) loss(p) + cost`` of one point."""
     return share * _loss(point.r) + (1.0 - share) * _loss(point.p) + point.cost
 
 
 def slopes(share: float, r: float, p: float) -> tuple[float, float]:
-    """Minus the derivatives of the losses by both scores."""
+    """Minus the derivatives of the weighted losses by the scores `r` and `p`."""
     return share * _falling(r), (1.0 - share) * _falling(p)
 
 

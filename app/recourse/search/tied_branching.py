@@ -42,7 +42,7 @@ LEAST_PIVOT = 1e-9
 
 
 def is_tied_by_rules(action_set: ActionSet) -> bool:
-    """Whether linear rules tie features, which the applicant's own record keeps, and nothing else does."""
+    """Whether only linear rules tie features, at least one does, and the applicant's own record keeps all of them."""
     A = action_set
     others = A.clock.is_shared or A.has_holes or (bool(A.begun) and A.max_changes is not None)
     rules = [rule for rule in A.rules if isinstance(rule, LinearRule)]
@@ -233,8 +233,8 @@ class RulePrices:
 
     Parameters
     ----------
-    rules : how many
-    most : optima that are added at most
+    rules : number of rules
+    most : largest number of optima that are added
     """
 
     def __init__(self, rules: int, most: int) -> None:
@@ -246,7 +246,7 @@ class RulePrices:
         self._size = rules + 1
 
     def add(self, value: float, excess: Float[np.ndarray, "k"]) -> None:
-        """One more optimum: its value without prices, and by how much it exceeds each rule."""
+        """Add an optimum, by its value without prices and by how much it exceeds each rule."""
         self._columns[0, self._size], self._columns[1:, self._size] = 1.0, excess
         self._costs[self._size] = value
         self._size += 1
@@ -256,12 +256,12 @@ class RulePrices:
 
         Parameters
         ----------
-        beyond : value of what keeps every rule but is none of the optima; worse than any that is of interest
+        beyond : value of an imaginary optimum that keeps every rule; worse than any value of interest
 
         Returns
         -------
-        shares : which optima, in the order in which they were added, and how much of each; less than 1 together where
-            no mixture of them keeps every rule
+        shares : index of each optimum of the mixture, in the order in which they were added, and its share; less than 1
+            together where no mixture of them keeps every rule
         prices : >= 0
         """
         columns, costs, rows = self._columns[:, : self._size], self._costs[: self._size], len(self._columns)
@@ -284,7 +284,7 @@ class RulePrices:
         return used, self._duals(costs[self._basis])
 
     def prices(self, values: Sequence[float]) -> Float[np.ndarray, "k"]:
-        """The prices at which the optima of the mixture are equally good, were these their values."""
+        """The prices at which all optima of the latest mixture are equally good, if `values` were their values."""
         rows = len(self._columns)
         return self._duals(np.array([self._costs[k] if k < rows else values[k - rows] for k in self._basis]))
 

@@ -15,7 +15,7 @@ from app.recourse.search.knapsack_amounts import SLACK
 
 @dataclass(frozen=True, slots=True)
 class TiedItem:
-    """One thing that moves by an amount, upwards (which gains) or downwards, in any unit."""
+    """An item of a knapsack that moves by an amount, in any unit: upwards, which gains, or downwards."""
 
     gain: float
     """Per unit, >= 0; > 0 where no rule ties it."""
@@ -44,7 +44,7 @@ class TiedItem:
 
     @property
     def single(self) -> bool:
-        """Whether there is only one move."""
+        """Whether the item has only one move besides staying."""
         return self.low == 0.0 and self.high == self.above and self.step > 0.0
 
     @property
@@ -53,7 +53,7 @@ class TiedItem:
         return self.cost * (self.step or 1.0)
 
     def upwards(self, amount: float) -> Iterator[float]:
-        """Its moves that are not below an amount, in order."""
+        """The item's moves that are not below an amount, in order."""
         if self.points:
             yield from self.points[bisect_left(self.points, amount - SLACK) :]
             return
@@ -73,13 +73,13 @@ class TiedItem:
             tick += 1
 
     def mirrored(self) -> "TiedItem":
-        """The same item with its directions exchanged, for the moves of its lattice only."""
+        """The item with its moves upwards and downwards exchanged; valid for its moves only, not its gain or uses."""
         points = tuple(-point for point in reversed(self.points))
         return replace(self, low=-self.high, high=-self.low, below=self.above, above=self.below, points=points)
 
 
 class NotCovered(Exception):
-    """These items are left to the general solver."""
+    """Raised where a knapsack does not cover the given items, so that the general solver has to."""
 
 
 class TiedItems:
@@ -87,12 +87,12 @@ class TiedItems:
 
     Parameters
     ----------
-    slack : of each rule, what the moves may use of it
-    budgets : what may be used at most of each budget, such as a cap (`TiedItem.once`) or time
+    slack : how much of each rule the moves may use
+    budgets : how much the moves may use of each budget, such as a cap (`TiedItem.once`) or time
 
     Raises
     ------
-    NotCovered : several rules tie the same continuous items, or a budget depends on how far one moves
+    NotCovered : several rules tie the same continuous items, or a budget depends on how far one of these moves
     """
 
     def __init__(self, items: Sequence[TiedItem], slack: Sequence[float], budgets: Sequence[float]) -> None:

@@ -66,7 +66,7 @@ class TiedMoves:
         self.knapsack = TiedKnapsack(items, slack, budgets)
 
     def row(self, amounts: list[float]) -> Float[np.ndarray, "p"]:
-        """The raw row of these amounts."""
+        """The raw row in which each item has moved by its amount."""
         A = self.actions
         row_raw = A.factual_raw.copy()
         for j, sign, level, amount in zip(self.feature, self.sign, self.level, amounts, strict=True):
@@ -77,9 +77,10 @@ class TiedMoves:
 
 
 def linear_rules(action_set: ActionSet) -> tuple[Float[np.ndarray, "r p"], list[float]]:
-    """What a raw unit of each feature uses of each linear rule that some values break, and what the factual leaves.
+    """The use of linear rules by a raw unit of each feature, and the slack that the factual leaves of each rule.
 
-    In units of the rule's terms, which its rounding is relative to; an equation is two rules.
+    Only rules that some values break count. Both numbers are in units of the size of the rule's terms, which its
+    rounding is relative to; an equation counts as two rules.
     """
     A, rows, slack = action_set, list[np.ndarray](), list[float]()
     for rule in A.rules:

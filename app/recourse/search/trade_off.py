@@ -68,7 +68,7 @@ class TradeOff:
 
         Raises
         ------
-        DeadlineExceeded, SolverFailed : as `mixed_integer_program`, with nothing legal known
+        DeadlineExceeded, SolverFailed : as `mixed_integer_program`, where no legal row is known
         """
         weight = self.objective.cost_weight if cost_weight is None else cost_weight
         if (weight, effort) not in self._known:
@@ -103,9 +103,9 @@ class TradeOff:
     # --- the cost weight ---------------------------------------------------------------------------------------------
 
     def weight_for(self, score: float) -> float | None:
-        """The largest cost weight whose optimum, between legal values, has this worst score; None where none has it.
+        """The largest cost weight whose optimum, with numbers between legal values allowed, has this worst score.
 
-        That optimum is then the cheapest action of that worst score.
+        The optimum is then the cheapest action with this worst score. None where no cost weight has such an optimum.
         """
         slope = self.responses.share / (1.0 + math.exp(score))
         root = self.responses.root(LEAST_WEIGHT)

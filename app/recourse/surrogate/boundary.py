@@ -69,10 +69,10 @@ class SamplerParams(InputPart):
     def radius(self, reference: Reference, *, smooth: bool = True) -> float:
         """Sampling radius, encoded units.
 
-        By dimension where it is not given: in many dimensions a small ball holds only points near the boundary,
-        and the radius of an ambiguity set has no effect. A model that decides in steps has its next boundary nearby,
-        so its ball is about as large as the gaps between records, or a share of their spread where they are dense.
-        Heavy tails hardly move medians.
+        Where `radius_fraction` is not given, the dimension decides: in many dimensions a small ball holds only points
+        near the boundary, and the radius of an ambiguity set has no effect. A model that decides in steps has its next
+        boundary nearby, so its ball is about as large as the gaps between records, or a share of their spread where
+        they are dense. Heavy tails hardly move medians.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class SamplerParams(InputPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """The first call: the factual's own score, and a grid on the segments towards its neighbours."""
+    """Scores of the first model call: the factual's own, and those of a grid on the segments towards its neighbours."""
 
     factual_score: float
     """NaN where the model gave no finite score."""
@@ -125,12 +125,12 @@ class BoundarySample:
 
     @cached_property
     def machines(self) -> dict[object, object]:
-        """Machines of these samples that have been fitted, for further questions about the same applicant."""
+        """A cache of minimax machines fitted to these samples, for further questions about the same applicant."""
         return {}
 
     @cached_property
     def classes(self) -> Classes:
-        """The two decisions in the free columns; every machine of these samples is made of them."""
+        """Moments of the favourable and of the unfavourable samples in the free columns, for fitting machines."""
         return class_moments(self.X_free, self.favourable)
 
 
@@ -362,7 +362,7 @@ def _ball_in_columns(seed: int, n: int, d: int, columns: tuple[int, ...], radius
 
 
 def ask(meter: Meter, X: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n"]]:
-    """The points that the model scored, and the scores."""
+    """The points that the model scores in place of `X`, legal records where it needs these, and their scores."""
     if meter.black_box.fractional:
         return X, meter.score(X)
     rows_raw = meter.black_box.space.decode(X)

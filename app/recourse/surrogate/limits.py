@@ -64,11 +64,11 @@ class Limits:
 
 
 def limits_of(problem: RecourseProblem, ends: Float[np.ndarray, "k d"]) -> Limits | None:
-    """The limits of a question; None where everything is fitted and searched.
+    """The limits for one problem; None where its whole action set is fitted and searched.
 
     Parameters
     ----------
-    ends : accepted records nearby, as this person can reach them
+    ends : nearby accepted records, encoded, as far as this person can reach them
     """
     actions = problem.action_set
     if len(free_columns(actions)) <= MOST_COLUMNS:

@@ -52,7 +52,7 @@ class SurrogateParams(SamplerParams):
 def direction(
     problem: RecourseProblem, sample: BoundarySample, meter: Meter, kind: SurrogateKind
 ) -> tuple[LinearModel, float | None]:
-    """The decision of the surrogate, at any scale, and its worst-case accuracy where it has one.
+    """A linear model that decides as the surrogate, at any scale, and its worst-case accuracy where it has one.
 
     Columns that the person cannot change have weight 0, but for `lime` and `clime`.
 
@@ -108,7 +108,7 @@ def _lime_points(
 def ridge(
     X: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n"], threshold: float, weights: Float[np.ndarray, "n"]
 ) -> LinearModel:
-    """Weighted least squares with a penalty on the weights but not on the intercept; 0 where the fit is `threshold`."""
+    """Weighted least squares with a penalty on the weights alone; the model's score is the fit less `threshold`."""
     total = float(weights.sum())
     if not total > 0.0:
         raise DegenerateSurrogate("No point is near enough to this record to determine a direction of change.")
@@ -121,7 +121,7 @@ def ridge(
 
 
 def svm(X: Float[np.ndarray, "n d"], accepted: Bool[np.ndarray, "n"]) -> LinearModel:
-    """``argmin |w|^2/2 + sum max(0, 1 - y (w.x + c))^2``, by Newton's method, which ends after finitely many steps."""
+    """The model ``argmin |w|^2/2 + PENALTY sum max(0, 1 - y (w.x + c))^2``, by finitely many Newton steps."""
     y = np.where(accepted, 1.0, -1.0)
     Z = np.column_stack([X, np.ones(len(X))])
     penalty = np.append(np.ones(X.shape[1]), 0.0)

@@ -40,7 +40,7 @@ def local_linear(problem: RecourseProblem, sample: BoundarySample) -> LinearMode
 
 
 def acting_linear(problem: RecourseProblem, local: LinearModel) -> LinearModel:
-    """`local_linear` where the nominal machine is already fitted; unit-norm weights."""
+    """`local_linear`, given the nominal machine that is already fitted as `local`; unit-norm weights."""
     return own_linear(problem).unit() if problem.black_box.linear else local
 
 
@@ -77,7 +77,8 @@ def other_logit_model(
 
     Raises
     ------
-    DegenerateSurrogate, DeadlineExceeded : as there
+    DegenerateSurrogate : as `logit_model`
+    DeadlineExceeded : at `deadline`, a `time.monotonic()`
     """
     black_box = in_space(other, problem)
     meter = Meter(black_box, deadline)

@@ -56,7 +56,7 @@ DESCENT_TOLERANCE = 1e-14
 
 @dataclass(frozen=True, slots=True)
 class MinimaxMachine:
-    """A fitted surrogate."""
+    """A fitted minimax probability machine: a linear model, and its worst-case accuracy."""
 
     model: LinearModel
     """Unit-norm weights; favourable iff the score is >= 0."""

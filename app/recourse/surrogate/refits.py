@@ -79,7 +79,7 @@ def refit_moments(
 def refit(
     X: Float[np.ndarray, "n d"], y: Bool[np.ndarray, "n"], refits: int, seed: int, *, threshold: float = 0.0
 ) -> Float[np.ndarray, "r m"]:
-    """The refitted models ``(w, c)`` themselves, favourable from a score of 0; arguments and errors as there."""
+    """The refitted models ``(w, c)``, favourable from a score of 0; arguments and errors as `refit_moments`."""
     points = homogeneous(X)
     shift = np.zeros(points.shape[1])
     shift[-1] = threshold

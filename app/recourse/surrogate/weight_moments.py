@@ -51,7 +51,7 @@ points, because the rest may be rounding."""
 
 
 def isotropic(model: LinearModel, variance: float) -> WeightMoments:
-    """Unit-norm weights, intercept included, with `variance` in every direction."""
+    """The model's weights and intercept, scaled to length 1 together, with `variance` in every direction."""
     theta = model.theta / np.linalg.norm(model.theta)
     return WeightMoments(mean=theta, root=math.sqrt(variance) * np.eye(len(theta)), kind="isotropic")
 
@@ -72,7 +72,7 @@ def future(
 
     Raises
     ------
-    DegenerateSurrogate : a future model has the same score at all samples, 0
+    DegenerateSurrogate : a future model gives all samples a score of 0
     """
     X, columns = sample.X[:: max(1, len(sample.X) // FUTURE_SAMPLES)], sample.free
     if X_reference is not None:
@@ -151,10 +151,10 @@ def ensemble(sample: BoundarySample, space: FeatureSpace, siblings: Sequence[Bla
 
 
 def about(model: LinearModel, moments: WeightMoments, sample: BoundarySample) -> WeightMoments:
-    """The covariance of a surrogate's weights, centred at the weights of the linear black box itself, of length 1.
+    """The moments of a surrogate, centred at the weights of the linear black box itself, scaled to length 1.
 
     The surrogate has weights for the free columns only, and the contribution of the others in its intercept. Its spread
-    is rescaled from the length of these weights to the length of all.
+    is rescaled from the length of the free weights to the length of all weights.
     """
     theta = model.theta
     fixed = np.setdiff1d(np.arange(len(model.w)), sample.free)

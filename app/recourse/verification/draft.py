@@ -27,7 +27,7 @@ PRICE_WARNING = (
 
 
 class Draft:
-    """An answer in the making.
+    """An answer in the making: what verification has asked, found and refused so far.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Draft:
 
     @property
     def rows(self) -> int:
-        """Number of records that the calls asked about."""
+        """Number of records that this answer's model calls asked about."""
         return self.meter.rows - self._rows_before
 
     def scores(self, rows_raw: Float[np.ndarray, "n p"], *, further: bool = False) -> Float[np.ndarray, "n"]:
@@ -90,7 +90,7 @@ class Draft:
 
         Parameters
         ----------
-        further : whether these records continue the previous call; for models that are not remote
+        further : whether these records continue the previous call, which only a model that is not remote allows
         """
         if not further:
             self.calls_left -= 1
@@ -108,8 +108,8 @@ class Draft:
     def score(self, rows_raw: Float[np.ndarray, "n p"], *, further: bool = False) -> Float[np.ndarray, "n"]:
         """As `Meter.score_raw`.
 
-        A remote model is asked in the same request about records that lie between the cheapest of these and the
-        applicant's own: the order of the changes of an answer follows from them (`app.recourse.steps`).
+        A remote model is asked in the same request about records between the cheapest of these rows and the applicant's
+        own: the order of an answer's changes follows from their scores (`app.recourse.steps`).
         """
         remote, actions = self.meter.black_box.remote, self.actions
         if remote is None:
@@ -126,7 +126,7 @@ class Draft:
         return self.meter.score_raw(rows_raw)
 
     def remember_refused(self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]) -> None:
-        """Keep the refused record with the highest score."""
+        """Keep as `nearest` the refused record with the highest score so far."""
         finite = np.flatnonzero(scores < 0.0)
         if finite.size:
             pick = int(finite[scores[finite].argmax()])
@@ -134,7 +134,7 @@ class Draft:
                 self.nearest = self.counterfactual(rows_raw[pick], scores[pick])
 
     def remember_missed(self, miss: float, row_raw: Float[np.ndarray, "p"], score: float) -> None:
-        """Keep the accepted record that misses the method's promise least."""
+        """Keep as `missed` the accepted record that misses the method's promise least so far."""
         if self.missed is None or miss < self.missed[0]:
             self.missed = (miss, self.counterfactual(row_raw, score))
 

@@ -34,7 +34,7 @@ CLOSE_MARGIN = 0.1
 
 @lru_cache(maxsize=256)
 def aim(share: float, search: int, held_back: int) -> int:
-    """How many of the search set must accept a record so that, mostly, the asked share of the held-back set does.
+    """Number of models in the search set that must accept a record so that, mostly, `share` of the held-back ones do.
 
     Records are chosen for what the search set says, so one acceptance is not counted. The held-back count then has a
     beta-binomial law; the answer is the smallest number with which it reaches the share with the probability `SURE`, or
@@ -69,7 +69,7 @@ def verify_committee(
 
     Parameters
     ----------
-    share : of the future models of the search set, at least
+    share : least share of the future models in the search set
     known : records of earlier answers to this applicant, as further candidates
     """
     draft.aimed = True

@@ -10,7 +10,7 @@ from app.recourse.verification.draft import Draft
 
 
 def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
-    """Verify the plan and what may replace its members, choose the best of what is accepted, and fill it up.
+    """Verify the plan and possible replacements of its members, choose the best of what is accepted, and fill it up.
 
     Where the model accepts the whole plan, nothing replaces a member: the call has two parts, and the second is made
     only if members are missing. A remote model is paid per call and gets all proposals at once. Fallback records fill a

@@ -60,7 +60,7 @@ def verify_one(draft: Draft, candidates: Candidates, known: list[Counterfactual]
 
 
 def verify_fallback(draft: Draft) -> None:
-    """Verify records that need not meet the method's own constraint, then cheaper ones nearby that do or have none."""
+    """Verify records that need not meet the method's own constraint, then cheaper ones nearby that meet any it has."""
     best = _Best(draft)
     best.verify(np.empty((0, draft.actions.space.p)), fallback=draft.fallback_rows())
     if draft.found and draft.all_changes is None and best.shortfall is None and draft.meter.black_box.remote is None:
@@ -73,8 +73,8 @@ def verify_fallback(draft: Draft) -> None:
 def verify_offered(draft: Draft, rows_raw: Float[np.ndarray, "n p"]) -> None:
     """Verify records that the caller knows to be accepted; the cheapest, with fewer and smaller changes, is the answer.
 
-    As with other records that no method proposed, it may miss the method's own constraint, but not a promise that is
-    measured.
+    As with other records that no method proposed, the answer may miss the method's own constraint, but not a promise
+    that is measured.
     """
     candidates = draft.candidates if isinstance(draft.candidates, Candidates) else None
     row_raw: Float[np.ndarray, p] | None = None
