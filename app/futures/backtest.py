@@ -60,7 +60,7 @@ Given: TypeAlias = tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "n"]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dates:
-    """The records before each date."""
+    """The dates of a backtest, and the records that lie before each date."""
 
     step: int
     """Months between two dates."""
@@ -73,11 +73,11 @@ class Dates:
 
 
 def dates_of(days: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> Dates:
-    """The windows of records with such dates.
+    """Choose the dates of a backtest, given the date of each record in days, and the records before each.
 
     Raises
     ------
-    RehearsalFailed : the records span too few months, or a window has too few of either label
+    RehearsalFailed : the records span too few months, or before a date too few of them have one of the labels
     """
     end, months = days.max() + 1.0, (days.max() + 1.0 - days.min()) / DAYS_PER_MONTH
     step = min(STEP_MONTHS, int((months + TOLERANCE_MONTHS) / (2 * STEPS)))
@@ -101,7 +101,7 @@ def dates_of(days: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) ->
 
 @dataclass(kw_only=True)
 class Backtester:
-    """Trains the models of all dates, and asks them."""
+    """Trains the models of each date of a backtest, and asks later models about the answers of earlier ones."""
 
     loaded: LoadedModel
     records: Records
@@ -117,7 +117,7 @@ class Backtester:
     _indices: dict[str, int] = field(default_factory=dict)
 
     def run(self, dates: Dates) -> tuple[Backtest, ...]:
-        """What was kept, by what was asked for and the months until later models were asked.
+        """Share of answers that later models keep, for each future validity asked for and months until then.
 
         Raises
         ------
@@ -215,7 +215,7 @@ class Backtester:
 
     @property
     def each(self) -> int:
-        """Stressed models of one date in one strength, as many as take part in today's searches."""
+        """Number of stressed models for each date, stress and strength: as many as today's searches use."""
         return max(1, self.choices.search // max(2, len(self.stresses)) // len(STRENGTHS))
 
     def _count(self, name: str) -> int:
@@ -224,7 +224,7 @@ class Backtester:
 
     @property
     def total(self) -> int:
-        """Models that are trained in all."""
+        """Number of models that the whole backtest trains."""
         stressed = len(self.stresses) * len(STRENGTHS) * self.each
         return STEPS * (self._count("search") + stressed) + (STEPS + 1) * (1 + self._count("held-back"))
 

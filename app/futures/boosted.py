@@ -112,12 +112,12 @@ class _BoostedRecipe(RecipeOfOneManifest):
 
 
 class XgboostRecipe(_BoostedRecipe):
-    """Boosted trees of XGBoost."""
+    """Trains boosted trees with XGBoost."""
 
     name = "xgboost"
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """The parameters. Contract in `Recipe`."""
+        """The training parameters: those of today's model, or usual ones for a stand-in. Contract in `Recipe`."""
         with library("xgboost"):
             import xgboost  # noqa: F401
         if self.stand_in:
@@ -126,7 +126,7 @@ class XgboostRecipe(_BoostedRecipe):
         return xgboost_parameters(read_artifact(registered.manifest, registered.directory))
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Models as `save_model("model.json")` writes them. Contract in `Recipe`."""
+        """Train models; files are as `save_model("model.json")` writes them. Contract in `Recipe`."""
         with library("xgboost"):
             import xgboost
         data = in_columns(self.model, records, self.described)
@@ -168,11 +168,11 @@ class XgboostRecipe(_BoostedRecipe):
 
 
 def xgboost_parameters(content: bytes) -> Tuned:
-    """Parameters of training that follow from a file of XGBoost; `eta` and so on as XGBoost names them.
+    """Training parameters inferred from the file of an XGBoost model, by the names that XGBoost gives them.
 
     Raises
     ------
-    RehearsalFailed : the file has no sums of the training, such as one whose trees were written by hand
+    RehearsalFailed : the file lacks the sums that training leaves in it, such as where trees were written by hand
     """
     learner = (parse_ubjson(content) if is_ubjson(content) else json.loads(content))["learner"]
     booster = learner["gradient_booster"]["model"]
@@ -258,12 +258,12 @@ def _depths(left: Int[np.ndarray, "k"], right: Int[np.ndarray, "k"]) -> Int[np.n
 
 
 class LightgbmRecipe(_BoostedRecipe):
-    """Boosted trees of LightGBM."""
+    """Trains boosted trees with LightGBM."""
 
     name = "lightgbm"
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """The parameters. Contract in `Recipe`."""
+        """The training parameters: those of today's model, or usual ones for a stand-in. Contract in `Recipe`."""
         with library("lightgbm"):
             import lightgbm  # noqa: F401
         if self.stand_in:
@@ -272,7 +272,7 @@ class LightgbmRecipe(_BoostedRecipe):
         return lightgbm_parameters(read_artifact(registered.manifest, registered.directory).decode())
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Models as `save_model` writes them. Contract in `Recipe`."""
+        """Train models; files are as `save_model` writes them. Contract in `Recipe`."""
         data = in_columns(self.model, records, self.described)
         return [self._trained(data, sample, tuned) for sample in samples]
 
@@ -299,7 +299,7 @@ class LightgbmRecipe(_BoostedRecipe):
 
 
 def lightgbm_parameters(text: str) -> Tuned:
-    """Parameters of training that the text of a LightGBM model states, or that its trees show if it states none."""
+    """Training parameters that the text of a LightGBM model states or, if it states none, that its trees show."""
     head, _, tail = text.partition("\nend of trees")
     rounds = head.count("\nTree=")
     stated: dict[str, Any] = {key: _value(key, value) for key, value in _PARAMETER.findall(tail) if key in STATED}

@@ -71,7 +71,7 @@ def rehearse(
 
 
 def stress_of(texts: list[str]) -> str | list[dict[str, str]]:
-    """What ``auto``, ``none``, or ``COLUMN=up`` and ``COLUMN=down`` mean."""
+    """Stresses from the texts of an option: ``auto`` or ``none`` alone, or ``COLUMN=up`` and ``COLUMN=down``."""
     if texts in (["auto"], ["none"]):
         return texts[0]
     found = []

@@ -22,7 +22,7 @@ from app.registry.version import LoadedModel
 
 
 class EstimatorRecipe(RecipeOfOneManifest):
-    """Clones of the registered estimator."""
+    """Fits clones of the registered estimator."""
 
     name = "estimator"
     block = 1
@@ -39,7 +39,7 @@ class EstimatorRecipe(RecipeOfOneManifest):
         return cls(model, registered.manifest, read_content(registered.manifest.file.path, content, registered.trust))
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """Nothing but whether it can be done. Contract in `Recipe`."""
+        """Check that the estimator can be cloned and has two classes; finds no settings. Contract in `Recipe`."""
         if len(self.estimator.classes_) != 2:
             raise RehearsalFailed("An estimator with more than two classes is not retrained: the label has two.")
         if not hasattr(self.estimator, "get_params"):
@@ -47,7 +47,7 @@ class EstimatorRecipe(RecipeOfOneManifest):
         return {"estimator": type(self.estimator).__name__}
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:  # noqa: ARG002
-        """Fitted clones, saved as today's estimator is. Contract in `Recipe`."""
+        """Fit clones; files have the format of today's estimator. Contract in `Recipe`."""
         with library("sklearn"):
             from sklearn.base import clone
         columns = self.model.registered.columns

@@ -30,7 +30,7 @@ FEWEST = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """How today's model compares with the models of a recipe."""
+    """How far today's model lies from the future models that a recipe makes."""
 
     rank: float
     """Small where it is far from them: its rank among the held-back models, in (0, 1]."""
@@ -39,9 +39,9 @@ class Compared:
 
 
 def compared(loaded: LoadedModel, asking: Sequence[BlackBox], held_back: FutureModels, seed: int) -> Compared | None:
-    """Compare today's model with the held-back ones; None where there are too few of these, or too few answers.
+    """Compare scores of answers by today's and held-back models; None for too few held-back models or answers.
 
-    Errors as `solve`.
+    `asking` are the future models that give the answers. Errors as `solve`.
     """
     if held_back.count < 1.0 / SIGNIFICANCE - 1.0:
         return None

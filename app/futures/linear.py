@@ -27,7 +27,7 @@ USUAL_RIDGE = 1.0
 
 
 class LinearRecipe(RecipeOfOneManifest):
-    """Logistic regressions on encoded points."""
+    """Fits logistic regressions on encoded points."""
 
     name = "linear"
     block = 20
@@ -37,7 +37,7 @@ class LinearRecipe(RecipeOfOneManifest):
         self.compare = compare and model.black_box.linear
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """The penalty. Contract in `Recipe`."""
+        """The ridge penalty with which a fit is nearest to today's model. Contract in `Recipe`."""
         if not self.compare:
             return {"ridge": USUAL_RIDGE}
         data = encoded(self.model, records, self.described)
@@ -59,7 +59,7 @@ class LinearRecipe(RecipeOfOneManifest):
         return {"ridge": best, "logits_differ_by": round(float(np.sqrt(distances[best])), 4)}
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Linear models as the service keeps them. Contract in `Recipe`."""
+        """Fit models; files are JSON in the format `linear`. Contract in `Recipe`."""
         data = encoded(self.model, records, self.described)
         counts = np.array([np.bincount(sample.chosen, minlength=len(data.y)) for sample in samples], dtype=float)
         counts *= len(data.y) / counts.sum(axis=1, keepdims=True)

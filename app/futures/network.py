@@ -86,7 +86,7 @@ class Networks:
         return cls(widths, architecture.activation, np.array(drawn, dtype=np.float32))
 
     def layers(self, array: Float[np.ndarray, "k q"]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Weights (k, inputs, outputs) and biases (k, 1, outputs) of each layer, as views of such an array."""
+        """Weights (k, inputs, outputs) and biases (k, 1, outputs) of each layer, as views of an array of parameters."""
         views, at = [], 0
         for inputs, outputs in pairwise(self.widths):
             weights = array[:, at : at + inputs * outputs].reshape(len(array), inputs, outputs)
@@ -149,7 +149,7 @@ def _logit(outputs: Float[np.ndarray, "k b o"]) -> Float[np.ndarray, "k b"]:
 
 @dataclass(slots=True)
 class Training:
-    """Networks on their way, each with the records that were drawn for it."""
+    """Networks that are being trained, each on the records that were drawn for it."""
 
     networks: Networks
     X: Float[np.ndarray, "n d"]
@@ -161,7 +161,7 @@ class Training:
 
     @classmethod
     def of(cls, architecture: Architecture, data: Encoded, samples: Sequence[Sample]) -> "Training":
-        """Make untrained networks for these samples."""
+        """Make an untrained network for each sample."""
         chosen = np.array([sample.chosen for sample in samples])
         seeds = [sample.seed for sample in samples]
         return cls(
@@ -175,11 +175,11 @@ class Training:
 
     @property
     def pass_steps(self) -> int:
-        """Steps of one pass over the records."""
+        """Number of steps in one pass over the records."""
         return -(-self.chosen.shape[1] // self.batch)
 
     def run(self, steps: int) -> None:
-        """So many more steps."""
+        """Train for a number of further steps."""
         for _ in range(steps):
             if not self._at:
                 self.chosen = self.rng.permuted(self.chosen, axis=1)
@@ -197,12 +197,12 @@ class Training:
 
 
 class NetworkRecipe(RecipeOfOneManifest):
-    """Networks of the architecture of a manifest.
+    """Trains networks of the architecture that a manifest describes.
 
     Parameters
     ----------
-    target : mean log-loss on their training records at which pilots stop; None to stop where the loss on records
-        that they have not seen is lowest
+    target : mean log-loss on its training records at which a pilot network stops; None to stop where its loss on
+        records that it has not seen is lowest
     """
 
     name = "network"
@@ -225,7 +225,7 @@ class NetworkRecipe(RecipeOfOneManifest):
         return architecture
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:
-        """Find how many passes over its records a training makes. Contract in `Recipe`."""
+        """Find how many passes over its records the training of each network makes. Contract in `Recipe`."""
         if self.target is not None:
             # A bootstrap repeats records and is fitted sooner: only on all records does a loss compare with today's.
             everything = np.arange(min(len(records.favourable), MOST_DRAWN))
@@ -235,7 +235,7 @@ class NetworkRecipe(RecipeOfOneManifest):
         return {"steps": found, "passes": round(found / training.pass_steps, 2), "target": self.target}
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Trained networks, as safetensors. Contract in `Recipe`."""
+        """Train networks; files are safetensors. Contract in `Recipe`."""
         training = Training.of(self.architecture, encoded(self.model, records, self.described), samples)
         training.run(max(1, math.ceil(tuned["passes"] * training.pass_steps)))
         if not np.isfinite(training.networks.parameters).all():
@@ -265,7 +265,10 @@ class NetworkRecipe(RecipeOfOneManifest):
 
 
 def pilot_steps(training: Training, measure: Callable[[], tuple[float, bool]]) -> int:
-    """Steps of a training, found on pilots: `LONGER` than what makes a measure small enough, or as small as it gets."""
+    """Train pilot networks, and return the number of steps that each later training takes.
+
+    That is `LONGER` times the steps after which `measure` says that the loss is small enough, or at its lowest.
+    """
     least = LEAST_PASSES * training.pass_steps
     most = max(least, min(MOST_PASSES * training.pass_steps, MOST_STEPS))
     done, best, best_at = 0, np.inf, 0
@@ -284,9 +287,9 @@ def pilot_steps(training: Training, measure: Callable[[], tuple[float, bool]]) -
 
 
 def model_loss(model: LoadedModel, records: Records) -> float | None:
-    """Mean log-loss of today's model on the reference records, calibrated first; None without their true outcomes.
+    """Mean log-loss of today's model on the reference records, after calibration; None without true outcomes.
 
-    Calibrated, since the loss of a model that was trained with weights of classes says little of how well it fits. The
+    Calibrated, since the loss of a model that was trained with class weights says little of how well it fits. The
     calibration shifts its logits and shrinks them, and never stretches them: a model that is right about every record
     could be stretched to a loss of 0, which no training reaches.
     """

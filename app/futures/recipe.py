@@ -29,10 +29,10 @@ class Recipe(Protocol):
     """Models that are made at a time."""
 
     def manifest(self, tuned: Tuned) -> Manifest:
-        """Describes every future model, but for the digest of its file."""
+        """The manifest that describes every future model, apart from the digest of its file."""
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:
-        """What can be found out once for all models.
+        """Find the training settings that all future models share, such as a penalty.
 
         Raises
         ------
@@ -49,11 +49,11 @@ class Recipe(Protocol):
 
 
 class RecipeOfOneManifest:
-    """The part of a recipe whose models have one manifest, whatever was tuned.
+    """Base of the recipes whose models have one manifest, whatever settings `tune` finds.
 
     Parameters
     ----------
-    described : of every future model, but for the digest of its file
+    described : the manifest of every future model, apart from the digest of its file
     """
 
     def __init__(self, model: LoadedModel, described: Manifest) -> None:
@@ -65,26 +65,26 @@ class RecipeOfOneManifest:
         return self.described
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """Nothing, where a recipe has nothing to find out. Contract in `Recipe`."""
+        """No settings: the default for recipes that have none to find. Contract in `Recipe`."""
         return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """Training records as a model takes them: it speaks of its own class 1."""
+    """Training records in a model's own encoding, labelled true where they belong to its class 1."""
 
     X: Float[np.ndarray, "n d"]
     y: Bool[np.ndarray, "n"]
 
 
 def encoded(model: LoadedModel, records: Records, manifest: Manifest) -> Encoded:
-    """Encoded records with labels of the class 1 of a model, which is the unfavourable one where `favourable` is 0."""
+    """Records in a model's encoding; labels are true for its class 1, favourable or not as `manifest` says."""
     y = records.favourable if manifest.favourable else ~records.favourable
     return Encoded(X=model.registered.columns.encode(records.rows_raw), y=y)
 
 
 def in_columns(model: LoadedModel, records: Records, manifest: Manifest) -> Encoded:
-    """The same for trees: of a model of raw records, one column for each feature, levels as positions."""
+    """`encoded` for trees: if the model takes raw records, one column per feature, with levels as positions."""
     found = encoded(model, records, manifest)
     if manifest.input is Input.ENCODED:
         return found

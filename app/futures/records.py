@@ -36,7 +36,7 @@ MOST_DRAWN = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """Records to train on."""
+    """Labelled records that future models are trained on."""
 
     rows_raw: Float[np.ndarray, "n p"]
     favourable: Bool[np.ndarray, "n"]
@@ -48,7 +48,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What one future model is made from."""
+    """The records drawn for one future model, and the seed of its training."""
 
     index: int
     """Number of the model, from 0: first those of the search set, then those that are held back, then stressed ones."""
@@ -59,11 +59,11 @@ class Sample:
 
 
 def reference_records(model: LoadedModel) -> Records:
-    """The reference records with the manifest's label; without one, with the model's own decisions.
+    """The reference records, labelled by the manifest's label column or, without one, by the model's decisions.
 
     Raises
     ------
-    RehearsalFailed : too few records of either label
+    RehearsalFailed : too few records have one of the labels
     """
     manifest, reference = model.registered.manifest, model.reference
     if manifest.label is None:
@@ -82,7 +82,7 @@ def newer_records(model: LoadedModel, path: Path) -> Records:
 
     Raises
     ------
-    RehearsalFailed : the file cannot be read, with every fault; too few records of either label
+    RehearsalFailed : the file cannot be read (with every fault), or too few records have one of the labels
     """
     features, label = model.registered.space.features, model.registered.manifest.label
     table, faults = read_reference(path, features, label)
@@ -108,9 +108,9 @@ def _checked(
 def sample(
     records: Records, drawn: Drawn, seed: int, index: int, weights: Float[np.ndarray, "n"] | None = None
 ) -> Sample:
-    """The bootstrap and the seed of one future model; depends on nothing but the arguments.
+    """Draw the bootstrap and the seed of one future model; the same arguments always give the same.
 
-    `weights` sum to 1; without them all records are drawn alike.
+    `weights` are the probabilities with which records are drawn, and sum to 1; None draws all alike.
     """
     rng = np.random.default_rng([seed, index])
     n = len(records.favourable)

@@ -75,7 +75,7 @@ def rehearse(
 
     Raises
     ------
-    RehearsalFailed : they cannot be made; the reason is kept for `store.status`. What was there before stays in use.
+    RehearsalFailed : they cannot be made; `store.status` gives the reason, and earlier future models stay in use
     RehearsalRunning : another process is making them
     ModelUnusable : the model itself cannot be loaded
     """

@@ -46,14 +46,14 @@ class Rehearsals:
         """Versions whose future models seemed on their way at the last look, though nothing was to make them."""
 
     async def start(self, name: str, changes: Mapping[str, object]) -> Job:
-        """A job that makes the future models of a version, with its manifest's choices where none are named.
+        """Start a job that makes the future models of a version; `changes` replace choices of its manifest.
 
         Raises
         ------
         UnknownModel, ModelUnusable : there is no such version
         ModelQuarantined, DailyBudgetSpent : as `Models.admit`
-        InvalidRequest : there is no such column for a stress, it has no order, or one value only
-        RehearsalFailed : no source can make them, or the directory of the version cannot be written
+        InvalidRequest : the column of a stress does not exist, has no order, or has a single value
+        RehearsalFailed : no source can make future models, or the directory of the version cannot be written
         NotReady : the job store cannot be reached
         """
         model = self._models.find(name, include_inactive=True)
@@ -79,14 +79,14 @@ class Rehearsals:
             raise
 
     def ended(self, name: str, sentence: str) -> None:
-        """Note why the job of a version has ended without an answer, so that its models do not seem on their way."""
+        """Note why the job that makes a version's future models failed, so that `status` says `failed`."""
         with suppress(UnknownModel, ModelUnusable):
             give_up(self._models.find(name, include_inactive=True), sentence)
 
     # --- by itself ---
 
     def watch(self) -> None:
-        """Make future models of every active version with a label that has none, as versions are registered."""
+        """From now on, make future models of each active version that has a label but no future models."""
         if self._automatic:
             self._watch.start()
 
@@ -145,5 +145,5 @@ def _require_column(model: RegisteredModel, column: str, pointer: str) -> None:
 
 
 def wants_futures(model: RegisteredModel) -> bool:
-    """Whether future models are made of a version without being asked for."""
+    """Whether the server should now make future models of a version without being asked to."""
     return (model.active or model.succeeds) and can_have_futures(model) and status(model)["status"] == "none"

@@ -49,7 +49,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """What only an operator can give, on the machine itself."""
+    """Sources of future models that only an operator can name, on the machine itself."""
 
     command: str | None = None
     """Trains a model; see `app.futures.training_command`."""
@@ -75,7 +75,7 @@ class Spec(Part):
 
 
 def choices_of(model: RegisteredModel, **changes: Any) -> Choices:
-    """The manifest's choices, with those changed that are not None."""
+    """The manifest's choices of future models, replaced by those `changes` that are not None."""
     own = Choices(**model.manifest.futures.model_dump())
     # Read, as a change of `stress` may come as plain data.
     changed = {name: value for name, value in changes.items() if value is not None}
@@ -85,7 +85,7 @@ def choices_of(model: RegisteredModel, **changes: Any) -> Choices:
 
 
 def asked_for(loaded: LoadedModel, choices: Choices, material: Material, data_sha256: str | None) -> Json:
-    """All that the models of a rehearsal follow from."""
+    """Everything that determines the models of a rehearsal, as JSON: only an equal one resumes it."""
     return {
         "model": loaded.registered.sha256,
         **TypeAdapter(Choices).dump_python(choices, mode="json"),
@@ -107,7 +107,7 @@ def read_spec(directory: Path) -> Spec | None:
 def specified(
     loaded: LoadedModel, records: Records, choices: Choices, material: Material, asked: Json
 ) -> tuple[Spec, Recipe]:
-    """The first source that can make models, tuned."""
+    """The specification and the tuned recipe of the first source that can make future models."""
     sources = possible_sources(loaded.registered.manifest, choices, material)
     pilots = samples(records, choices.records, choices.seed, range(PILOT, PILOT + PILOTS))
     for source in sources:
@@ -133,7 +133,7 @@ def specified(
 
 
 def possible_sources(manifest: Manifest, choices: Choices, material: Material) -> list[Source]:
-    """The sources that may be tried, the best first; raises RehearsalFailed where there is none."""
+    """The sources of future models that may be tried, best first; raises RehearsalFailed where there is none."""
     if material.command is not None:
         return ["command"]
     if material.folder is not None:
@@ -158,7 +158,7 @@ def possible_sources(manifest: Manifest, choices: Choices, material: Material) -
 
 
 def outlook(loaded: LoadedModel) -> str:
-    """Which future models a server makes of a version, and what that means; nothing is trained."""
+    """A sentence about which future models a server makes of a version, and what that means; makes none."""
     model = loaded.registered
     manifest, choices = model.manifest, choices_of(model)
     none = "Future models: none, as {}; so no answer says what the next training keeps of it"
@@ -192,7 +192,7 @@ OWN = (Format.LINEAR, Format.TORCH, Format.SKLEARN, Format.XGBOOST, Format.LIGHT
 
 
 def recipe_of(source: Source, loaded: LoadedModel, records: Records, material: Material) -> Recipe:
-    """The recipe of a source; raises RehearsalFailed where the model has none such."""
+    """The recipe that makes a model's future models from a source; raises RehearsalFailed where there is none."""
     registered = loaded.registered
     if source == "command":
         assert material.command is not None

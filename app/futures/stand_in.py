@@ -40,11 +40,11 @@ NONE = "0" * 64
 
 
 class StandInRecipe:
-    """The family that agrees most with today's model.
+    """Trains models of another family than today's model: the one that agrees with it most.
 
     Parameters
     ----------
-    score : makes a black box of a file and its description
+    score : makes a black box from a manifest and the content of the file
     """
 
     name = "stand_in"
@@ -55,7 +55,7 @@ class StandInRecipe:
         self.score = score
 
     def families(self, records: Records) -> dict[str, Recipe]:
-        """The recipes that can be tried with what is installed."""
+        """The recipe of each model family that the installed libraries can train, by family."""
         model = self.model
         found: dict[str, Recipe] = {}
         trees_only = model.registered.columns.has_nan
@@ -83,7 +83,7 @@ class StandInRecipe:
         return described.model_copy(update={"threshold": tuned["threshold"]})
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:
-        """The family, its threshold and what it needs. Contract in `Recipe`."""
+        """Choose the family, its threshold and its own settings. Contract in `Recipe`."""
         tried: dict[str, Tuned] = {}
         for name, recipe in self.families(records).items():
             try:
@@ -96,7 +96,7 @@ class StandInRecipe:
         return {"family": best, "tried": {name: found["agreement"] for name, found in tried.items()}, **tried[best]}
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Models of the family. Contract in `Recipe`."""
+        """Train models of the family that `tune` chose. Contract in `Recipe`."""
         return self.families(records)[tuned["family"]].make(records, samples, tuned["recipe"])
 
     def _try(self, recipe: Recipe, records: Records, pilots: Sequence[Sample]) -> Tuned:

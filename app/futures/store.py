@@ -63,7 +63,7 @@ class FutureManifest(Part):
 
     @classmethod
     def of(cls, manifest: Manifest) -> "FutureManifest":
-        """The parts of a manifest."""
+        """The fields of a future model's manifest that can differ from those of today's model."""
         return cls(
             artifact=manifest.file,
             input=manifest.input,
@@ -73,7 +73,7 @@ class FutureManifest(Part):
         )
 
     def manifest(self, own: Manifest) -> Manifest:
-        """The manifest of a future model of a model."""
+        """The manifest of a future model: that of today's model (`own`), with these fields replaced."""
         return own.model_copy(update={name: getattr(self, name) for name in type(self).model_fields})
 
 
@@ -141,7 +141,7 @@ class FuturesRecord(Part):
 
     @property
     def sets(self) -> "dict[SetName, SetRecord]":
-        """What is kept, by the names of the directories."""
+        """The record of each set that is kept, by the name of the set."""
         found: dict[SetName, SetRecord] = {"search": self.search, "held_back": self.held_back}
         if self.stressed_search is not None and self.stressed is not None:
             found |= {"stressed_search": self.stressed_search, "stressed": self.stressed}
@@ -149,17 +149,17 @@ class FuturesRecord(Part):
 
     @property
     def likeness(self) -> Likeness | None:
-        """Whether today's model looks like one of the future models."""
+        """Whether today's model is `alike` the future models or `differs`; None where they were not compared."""
         return None if self.rank is None else "differs" if self.rank <= SIGNIFICANCE else "alike"
 
     @property
     def stresses(self) -> tuple[Stress, ...]:
-        """What was rehearsed beside the plain models."""
+        """The stresses under which future models were trained."""
         return self.stress if isinstance(self.stress, tuple) else ()
 
 
 def can_have_futures(model: RegisteredModel) -> bool:
-    """Whether future models can be made of a version without being asked for."""
+    """Whether a server may make future models of a version unasked: it has a label, wants them and is trusted."""
     manifest = model.manifest
     return manifest.label is not None and manifest.futures.source != "none" and not model.distrusted
 
@@ -174,8 +174,8 @@ READY = (
 def status(model: RegisteredModel) -> Json:
     """What is known about the future models of a version, without loading any.
 
-    ``status`` is ``none``, ``pending``, ``ready`` or ``failed``; ``detail`` says why it failed. What was ready stays
-    ready while others are made, and where that fails.
+    ``status`` is ``none``, ``pending``, ``ready`` or ``failed``; ``detail`` says why it failed. Models that are
+    ready stay so while others are made, and where making these fails.
     """
     found = _found(model)
     if found is not None and not _damage(model, found):
@@ -229,7 +229,7 @@ class Failure(Part):
 
 
 def read_record(directory: Path) -> FuturesRecord | None:
-    """What ``futures.json`` of a version says; None where there is none, or it is damaged."""
+    """The content of a version's ``futures.json``; None where that is absent or damaged."""
     found = stamp(directory / FUTURES / RECORD)
     return None if found is None else _read(directory, found)
 
@@ -267,8 +267,8 @@ def _damage(model: RegisteredModel, record: FuturesRecord) -> bool:
 def load_futures(model: RegisteredModel) -> Futures | None:
     """The future models of a version; None where there are none, or none that can be used, which is logged.
 
-    What was loaded is kept until ``futures.json`` is another file, so that it can be asked for with every question. The
-    correction that belongs to them is the one in ``calibration.json`` now.
+    Loaded models are kept in memory until ``futures.json`` changes, so every question can call this. Their correction
+    is the one in ``calibration.json`` now.
     """
     found = stamp(model.directory / FUTURES / RECORD)
     futures = None
@@ -331,7 +331,7 @@ def _set(model: RegisteredModel, record: FuturesRecord, name: SetName, found: Se
 def open_set(
     model: RegisteredModel, kind: Kind, stack: str, count: int, directory: Path, files: Mapping[str, bytes]
 ) -> FutureModels:
-    """Packed models, whose files are in a directory. Raises `ModelRefused`."""
+    """Open `count` packed future models, whose files lie in `directory`. Raises `ModelRefused`."""
     return FutureModels(
         space=model.space, columns=model.columns, count=count,
         score_all=STACKS[stack].open(kind, directory, files), input=kind.manifest.input,

@@ -37,7 +37,7 @@ COLUMNS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stressed:
-    """A stress with what it draws."""
+    """A stress, with the probability that it gives each record of being drawn."""
 
     stress: Stress
     weights: Float[np.ndarray, "t n"]
@@ -47,13 +47,14 @@ class Stressed:
 def stressed_records(
     model: LoadedModel, records: Records, path: Path, chosen: str | Sequence[Stress], most: int
 ) -> list[Stressed]:
-    """The stresses that are rehearsed, each in all `STRENGTHS`.
+    """The stresses to rehearse, each with its weights at all `STRENGTHS`.
 
     Parameters
     ----------
     path : CSV that the records come from
     chosen : `auto`, `none`, or the stresses
-    most : stresses at most, the first ones; of `auto` those that leave too few records of a label are left out
+    most : largest number of stresses, of which the first are kept; `auto` omits those that leave too few records of a
+        label
 
     Raises
     ------
@@ -110,9 +111,9 @@ def _leading(model: LoadedModel) -> list[str]:
 
 
 def columns(features: Sequence[Feature], header: Sequence[str]) -> list[str]:
-    """Along which columns there can be a stress: categories without an order have none, nor have columns of one name.
+    """Names of the columns that a stress can be along: no unordered categories, and no names that occur twice.
 
-    Whether another column of the records holds numbers or dates is seen when they are read.
+    Columns that are no feature are included; only reading them shows whether they hold numbers or dates.
     """
     names = {feature.name for feature in features}
     ordered = [feature.name for feature in features if feature.type is not FeatureType.CATEGORICAL]
@@ -122,7 +123,7 @@ def columns(features: Sequence[Feature], header: Sequence[str]) -> list[str]:
 def weights(
     model: LoadedModel, records: Records, path: Path, stress: Stress, strength: float = 0.5
 ) -> Float[np.ndarray, "n"]:
-    """How likely each record is to be drawn; sums to 1. Missing values and special codes count as the middle.
+    """Probability of each record of being drawn under a stress; missing values and special codes rank in the middle.
 
     Parameters
     ----------
@@ -149,7 +150,7 @@ def _tilt(strength: float) -> float:
 
 
 def ranks(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """Share of records below each, equal ones counted half; 0.5 for NaN."""
+    """Share of values below each value, equal ones counted half; 0.5 for NaN."""
     low, high = _places(values)
     return np.asarray((low + high) / 2.0)
 
@@ -173,7 +174,7 @@ def _places(values: Float[np.ndarray, "n"]) -> tuple[Float[np.ndarray, "n"], Flo
 def along(
     features: Sequence[Feature], rows_raw: Float[np.ndarray, "n p"], path: Path, column: str
 ) -> Float[np.ndarray, "n"]:
-    """Numbers in the order of a column; NaN for what has no place in it.
+    """The values of a column as numbers in its order; NaN for values without a place in the order.
 
     Parameters
     ----------
@@ -181,7 +182,7 @@ def along(
 
     Raises
     ------
-    RehearsalFailed : there is no such column, it has no order, or all of its values are the same
+    RehearsalFailed : the column does not exist, has no order, or holds a single value
     UnicodeDecodeError, csv.Error, OSError : the CSV cannot be read
     """
     if column not in (known := columns(features, read_header(path))):

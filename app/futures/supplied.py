@@ -20,11 +20,11 @@ LEAST = 4
 
 
 class SuppliedRecipe(RecipeOfOneManifest):
-    """Takes what lies in a folder; the registered model itself does not count.
+    """Takes existing model files from a folder, except that of the registered model.
 
     Raises
     ------
-    RehearsalFailed : there are too few models, or a version encodes its features otherwise
+    RehearsalFailed : the folder has too few models, or a version in it encodes features otherwise
     """
 
     name = "supplied"
@@ -35,7 +35,7 @@ class SuppliedRecipe(RecipeOfOneManifest):
         self.paths = _found(model, folder)
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:  # noqa: ARG002
-        """The files. Contract in `Recipe`."""
+        """Read one model file of the folder for each sample. Contract in `Recipe`."""
         try:
             return [self.paths[sample.index].read_bytes() for sample in samples]
         except OSError as error:

@@ -40,13 +40,13 @@ LARGEST = 2 << 30
 
 
 class CommandRecipe(RecipeOfOneManifest):
-    """Runs a training command.
+    """Trains each future model by running the operator's training command.
 
     Parameters
     ----------
-    command : with the placeholders
-    data : CSV that bootstraps are drawn from; its records are those of the `Records` that are passed
-    timeout_s : for one model
+    command : contains ``{data}`` and ``{directory}``, and may contain ``{seed}``
+    data : CSV that bootstraps are drawn from; its rows are those of the `records` that `make` is given
+    timeout_s : seconds for training one model
     """
 
     name = "command"
@@ -60,7 +60,7 @@ class CommandRecipe(RecipeOfOneManifest):
         self._table: Table | None = None
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:  # noqa: ARG002
-        """What the command wrote. Contract in `Recipe`."""
+        """The model files that the command writes. Contract in `Recipe`."""
         return [self._made(sample) for sample in samples]
 
     def _made(self, sample: Sample) -> bytes:
@@ -93,11 +93,11 @@ class CommandRecipe(RecipeOfOneManifest):
 
 
 def command_words(command: str) -> list[str]:
-    """The words of a command.
+    """Split a training command into words.
 
     Raises
     ------
-    RehearsalFailed : it cannot be split, or says nowhere where its data or its result are
+    RehearsalFailed : the command cannot be split, or lacks ``{data}`` or ``{directory}``
     """
     try:
         words = shlex.split(command)
@@ -116,11 +116,11 @@ def _filled(word: str, values: dict[str, str]) -> str:
 
 
 def run(words: Sequence[str], timeout_s: float, subject: str) -> bytes:
-    """Run a program in a process group of its own, which has ended when this returns or raises; the end of its errors.
+    """Run a program and end its process group. Returns the end of what it wrote to standard error.
 
     Raises
     ------
-    RehearsalFailed : it cannot be started, ends with another code than 0, or not in time; with the end of its errors
+    RehearsalFailed : the program cannot be started, fails, or takes too long; with the end of its standard error
     """
     try:
         process = subprocess.Popen(  # noqa: S603 - the operator's own command, without a shell

@@ -21,20 +21,20 @@ def begin(model: RegisteredModel) -> None:
 
 
 def abandon(model: RegisteredModel) -> None:
-    """Undo `begin`, where nothing has been made since."""
+    """Undo `begin`, unless something has been made since."""
     with suppress(OSError):
         (model.directory / PARTIAL).rmdir()
 
 
 def give_up(model: RegisteredModel, sentence: str) -> None:
-    """Note why a rehearsal ended, where its process was killed before it could; the models that it made are kept."""
+    """Note why a rehearsal ended, if its process was killed before it could; models already made are kept."""
     partial = model.directory / PARTIAL
     if partial.exists() and failure(model) is None:
         noted(partial, RehearsalFailed(sentence))
 
 
 def noted(partial: Path, error: RecourseError) -> RecourseError:
-    """The same error, kept beside what was made."""
+    """Note an error in the directory of an unfinished rehearsal, and return it."""
     try:
         partial.mkdir(exist_ok=True)
         write_atomic(partial / FAILED, Failure(detail=error.sentence).model_dump_json().encode())
@@ -45,7 +45,7 @@ def noted(partial: Path, error: RecourseError) -> RecourseError:
 
 @contextmanager
 def alone(model: RegisteredModel) -> Iterator[None]:
-    """Keeps other processes from making future models of the same version; ends with the process."""
+    """Keep other processes from making future models of the same version, inside this context."""
     try:
         descriptor = os.open(model.directory, os.O_RDONLY)
     except OSError as error:

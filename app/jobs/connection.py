@@ -66,27 +66,27 @@ class Connection:
 
     @property
     def engine(self) -> sa.Engine:
-        """The database. Raises `NotReady`."""
+        """The engine of the database. Raises `NotReady` until the database is open."""
         if self._records is None or self._engine is None:
             raise NotReady(self.fault)
         return self._engine
 
     @property
     def queue(self) -> "Queue":
-        """The queue of parts. Raises `NotReady`."""
+        """The queue of the parts of jobs that wait for computation. Raises `NotReady` until the database is open."""
         if self._records is None or self._queue is None:
             raise NotReady(self.fault)
         return self._queue
 
     @property
     def records(self) -> Records:
-        """The jobs. Raises `NotReady`."""
+        """The stored jobs. Raises `NotReady` until the database is open."""
         if self._records is None:
             raise NotReady(self.fault)
         return self._records
 
     async def ask(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
-        """The result of a function that asks the database and blocks. Raises `NotReady` if it cannot be reached."""
+        """Call a function that queries the database, in a thread. Raises `NotReady` if that cannot be reached."""
         try:
             return await asyncio.to_thread(function, *args, **kwargs)
         except sa.exc.IntegrityError:
@@ -98,7 +98,7 @@ class Connection:
             raise NotReady(sentence) from None
 
     async def children(self) -> int:
-        """How many children compute parts now, if all processes have as many as this one; one process at least."""
+        """Estimated number of child processes that compute jobs, on all servers: each is taken to be like this one."""
         from app.jobs.presence import count
 
         return self._settings.lanes_bounds * max(await self.ask(count, self.engine), 1)
@@ -114,18 +114,18 @@ class Connection:
             raise NotReady(lack)
 
     async def overwrite(self) -> None:
-        """Overwrite what was deleted, which the write-ahead file of SQLite still holds."""
+        """Overwrite deleted data that SQLite's write-ahead log still holds."""
         for _ in range(OVERWRITE_TRIES):
             if await self.ask(overwrite_log, self.engine):
                 return
         log.warning("erased-not-overwritten-yet")
 
     async def open(self) -> bool:
-        """Open the database, as often as that takes; False if the service stopped first."""
+        """Try to open the database until that succeeds; False if the service stops first."""
         return await persist(self._try_to_open, self.closing)
 
     async def watch(self) -> None:
-        """Say that this process runs, and queue again what no process computes, until the service stops."""
+        """Until the service stops, note that this process runs, and queue again what a lost process left."""
         from app.jobs.presence import BEAT_S
 
         missed: set[str] = set()

@@ -72,7 +72,7 @@ Keep = Callable[[str, Json, list[str]], Awaitable[None]]
 
 
 async def as_computed(_job_id: str, _kind: str, _payload: Json, result: Json) -> Json:
-    """A `Finish` that changes nothing."""
+    """A `Finish` that returns the result as it was computed."""
     return result
 
 
@@ -81,12 +81,12 @@ async def only_failed(_kind: str, _payload: Json, _error: RecourseError) -> None
 
 
 async def kept_nowhere(_job_id: str, _payload: Json, _lines: Sequence[str]) -> None:
-    """A `Keep` that does nothing: lines are stored with their batch only."""
+    """A `Keep` that does nothing: lines of a batch are stored with the batch only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """Computes parts in the children of one lane."""
+    """Computes parts (a single job, or some rows of a batch) in the child processes of one pool, `lane`."""
 
     lane: Pool
     """Started with the first part."""
@@ -106,7 +106,7 @@ class Executor:
     queue is short and has a time limit; another server with more children may have set how many each worker takes."""
 
     async def compute(self, job_id: str, number: int, key: str | None, *, single: bool) -> None:
-        """Compute, store and record a part, as far as that is not yet done, and end the job with its last part."""
+        """Compute, store and record a part, apart from steps already done, and end the job after its last part."""
         self.lane.start()
         # The lane serves keys in turn.
         caller.set(key or "")
@@ -266,10 +266,10 @@ class Executor:
 
 
 async def lines_of(lane: Pool, kind: JobKind, store: Store, payload: Json) -> list[str]:
-    """One line for each of the payload's rows, whatever happens to the child.
+    """One result line for each row of a payload, even where the child process crashes or runs out of time.
 
-    If the group fails, each row is computed alone, and the error is in the line of the row that causes it. Raises
-    errors that concern all rows, such as `ModelUnusable`.
+    If the rows fail together, each is computed alone, and the line of a row that fails holds its error. Raises errors
+    that concern all rows, such as `ModelUnusable`.
     """
     rows = payload["rows"]
     try:
@@ -304,7 +304,7 @@ async def _computed(lane: Pool, kind: JobKind, store: Store, payload: Json) -> l
 
 
 async def child_lines(lane: Pool, kind: JobKind, store: Store, payload: Json, timeout_s: float) -> list[str]:
-    """What a kind computes of a payload in a child, within a time. Raises as `Pool.run`."""
+    """The lines that a kind of job computes from a payload, in a child within `timeout_s`. Raises as `Pool.run`."""
     lines: Any = await lane.run(
         kind,
         store,

@@ -21,15 +21,15 @@ News = Job | RecourseError | None
 
 
 class Stream:
-    """One event stream of one caller."""
+    """Stands for one open event stream of one caller."""
 
 
 class Followers:
-    """Those who follow jobs in this process; used from one event loop.
+    """The event streams in which callers of this process follow jobs; used from one event loop.
 
     Parameters
     ----------
-    load : the jobs with these ids, without those that are gone
+    load : returns the jobs with given ids, except deleted ones
     closing : set when the service stops
     """
 
@@ -45,7 +45,7 @@ class Followers:
         self._streams: WeakKeyDictionary[Stream, str] = WeakKeyDictionary()
 
     def stream(self, caller: str) -> "Stream":
-        """An event stream more of a caller, until `end`. Raises `TooManyRequests`."""
+        """Count a further event stream of a caller, until `end`. Raises `TooManyRequests`."""
         if sum(name == caller for name in self._streams.values()) >= MOST_STREAMS:
             raise TooManyRequests(
                 f"This caller has {MOST_STREAMS} event streams open, the most that are possible. Close one, or look at "
@@ -61,7 +61,7 @@ class Followers:
     async def follow(self, job: Job) -> AsyncGenerator[Job, None]:
         """Yields the job now and after each change, until it has ended or the service stops.
 
-        Raises `UnknownJob` once it is deleted, and as `load`.
+        Raises `UnknownJob` once the job is deleted, and what `load` raises.
         """
         yield job
         if job.status.finished:

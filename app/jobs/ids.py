@@ -29,7 +29,7 @@ def new_id(prefix: str) -> str:
 
 
 def first_id(prefix: str, moment: datetime) -> str:
-    """A lower bound of all ids made at a moment or later."""
+    """A lower bound of all ids made at a moment or later, in the order of their texts."""
     return _named(prefix, int(1000.0 * moment.timestamp()) << 80)
 
 
@@ -38,7 +38,7 @@ def _named(prefix: str, number: int) -> str:
 
 
 def ids_are_reserved() -> bool:
-    """Whether an earlier attempt may have assigned the same ids."""
+    """Whether ids come from `counting_from`, so that an earlier attempt may have assigned the same ones."""
     return _reserved.get() is not None
 
 

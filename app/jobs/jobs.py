@@ -40,12 +40,12 @@ class Jobs:
     Parameters
     ----------
     settings : where the database is, and whether this process computes jobs
-    lane : computes them; started with the first job
+    lane : pool of child processes that compute jobs; started with the first job
     store : the models, as the children see them
-    kinds : what jobs there are
-    finish : what happens to a result before its job has succeeded
-    fail : what happens to an error before its job has failed
-    keep : what happens to the lines of a batch before their part is finished
+    kinds : the kinds of jobs, by name
+    finish : called with a result before its job has succeeded
+    fail : called with an error before its job has failed
+    keep : called with lines of a batch before they count as finished
     metrics : counts the jobs that end in this process
     """
 
@@ -83,7 +83,7 @@ class Jobs:
             await asyncio.shield(self._opening)
 
     def stop_waiting(self) -> None:
-        """Let go of all who wait or follow: the service stops."""
+        """End all waits and event streams, as the service stops."""
         self._connection.closing.set()
 
     async def close(self) -> None:
@@ -102,8 +102,8 @@ class Jobs:
     ) -> Job:
         """Enqueue a job. After `timeout_s` of computation its child is killed and the job fails.
 
-        `about` is the id of the recourse that the job computes or belongs to, by which `holding` finds the job; of
-        future models, the name of their version. Raises `NotReady` while the database cannot be reached.
+        `about` is the id of the recourse that the job computes or belongs to, by which `holding` finds the job, or the
+        name of the version whose future models it makes. Raises `NotReady` while the database cannot be reached.
         """
         return await self._submit(kind, payload, None, timeout_s=timeout_s, about=about, detail=detail)
 
@@ -112,15 +112,15 @@ class Jobs:
     ) -> Job:
         """Enqueue a batch. Each row may be computed for the payload's ``deadline_s``.
 
-        `rows` is consumed in a thread. A kind for batches is given the payload with some of the ``rows`` and the
-        position of the ``first`` of them, and returns one line for each. If `closed`, it is called once more when all
-        rows are done, with their ``lines`` in place of the rows, and returns the result of the job as one line.
+        `rows` is consumed in a thread. The kind's function is given the payload with some of the ``rows`` and the
+        position of the ``first``, and returns one line for each. If `closed`, it is called once more after the last
+        row, with a file of all ``lines`` in place of the rows, and returns the result of the job as one line.
         Raises `NotReady`, and whatever `rows` raises.
         """
         return await self._submit(kind, payload, rows, timeout_s=None, about=None, detail=detail, closed=closed)
 
     async def get(self, job_id: str) -> Job:
-        """One job. Raises `UnknownJob`, also where the key of this context may not see it."""
+        """One job. Raises `UnknownJob`, also where the API key of the current request may not see it."""
         if not JOB_ID.fullmatch(job_id):
             raise UnknownJob
         for job in await self._load([job_id]):
@@ -129,15 +129,15 @@ class Jobs:
         raise UnknownJob(f"There is no job {job_id}.")
 
     async def newest(self, limit: int, **which: Any) -> list[Job]:
-        """Jobs of the key of this context, newest first; `which` as `Records.newest` takes it."""
+        """Jobs that the API key of the current request may see, newest first; `which` as for `Records.newest`."""
         return await self._connection.ask(self._connection.records.newest, limit, **which, **seen_by(asking.get()))
 
     async def begun_with(self, job_ids: Collection[str]) -> dict[str, str]:
-        """The first `HEAD` characters of the results of single jobs that have one."""
+        """The first `HEAD` characters of the result of each of these jobs that has one; single jobs only."""
         return await self._connection.ask(self._connection.records.heads, job_ids)
 
     async def about(self, name: str) -> list[Job]:
-        """The jobs that were submitted with this `about`, of every caller. Raises `NotReady`."""
+        """Every caller's jobs that were submitted with `name` as `about`. Raises `NotReady`."""
         return await self._connection.ask(self._connection.records.about, name)
 
     async def result(self, job_id: str) -> Any:
@@ -146,18 +146,18 @@ class Jobs:
         Raises
         ------
         UnknownJob, JobUnfinished, JobCancelled : there is no result
-        RecourseError : why the job failed
+        RecourseError : the job failed; this is its error
         """
         job = await self.get(job_id)
         _require_result(job)
         return json.loads(await self._connection.ask(self._connection.records.lines, job_id, job.parts - 1))
 
     async def lines(self, job: Job, *, closed: bool = False) -> AsyncIterator[str]:
-        """The results of a batch in the order of its rows, one part of lines at a time, each line with its end.
+        """Result lines of a batch in the order of its rows, several in each text, each with its line end.
 
-        Without the last part of a job that was submitted `closed`.
+        `closed` omits the last line of a job that was submitted `closed`: its result as a whole.
 
-        Raises as `result`, before the first part.
+        Raises as `result`, before the first text.
         """
         _require_result(job)
         for number in range(job.parts - closed):
@@ -182,15 +182,15 @@ class Jobs:
         await self._retention.delete(await self._load(job_ids))
 
     async def sweep(self, now: datetime) -> None:
-        """Delete ended jobs that are old at a moment."""
+        """Delete the ended jobs whose retention period is over at the time `now`."""
         await self._retention.sweep(now)
 
     async def holding(self, recourse_id: str) -> list[str]:
-        """Ids of the jobs that hold data of one recourse: computed it, alone or in a batch, or belong to it."""
+        """Ids of the jobs that hold data of one recourse: those that computed it, or belong to it."""
         return await self._connection.ask(self._connection.records.holding, recourse_id)
 
     async def erase(self, job_id: str, recourse_id: str) -> bool:
-        """Erase one recourse from a job: its line of a batch, otherwise the whole job. True if the job is deleted."""
+        """Erase one recourse from a job: its line of a batch, or else the whole job. True if that is deleted."""
         if await self._connection.ask(self._connection.records.erase, job_id, recourse_id):
             await self._connection.overwrite()
             return False
@@ -198,7 +198,7 @@ class Jobs:
         return True
 
     async def wait(self, job_id: str, timeout_s: float) -> Job:
-        """Wait until the job has ended, or for `timeout_s`. Returns its state then."""
+        """Wait until the job has ended, at most `timeout_s`. Returns the job as it is then."""
         job = await self.get(job_id)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s), aclosing(self.followers.follow(job)) as states:
@@ -214,7 +214,7 @@ class Jobs:
         return found
 
     async def check(self) -> None:
-        """Raise `NotReady` if jobs are unavailable now, or not computed although they should be."""
+        """Raise `NotReady` if jobs cannot be submitted now, or this process should compute jobs and does not."""
         if self._opening is None or not self._opening.done():
             raise NotReady(self._connection.fault)
         await self._connection.check()

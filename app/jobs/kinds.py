@@ -23,16 +23,16 @@ from app.registry.ref import ModelRef, Store
 
 
 def answer_job(name: str, store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
-    """`use_cases.answer`, for a `job_payload`, with all the time that joint bounds of a plan take."""
+    """Compute the answer to a `job_payload`, with no time limit of their own for the joint bounds of a plan."""
     question = USE_CASES[name].question.from_json(payload["question"])
     frame = Frame.from_json(payload["frame"])
     return use_cases.answer(_model_asked(store, payload), name, question, frame, deadline_s, deadline_s=deadline_s)
 
 
 def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One line for each of the rows in a payload of `Questions.submit_batch`; see `app.jobs.lines`.
+    """One result line for each row in a payload of `Questions.submit_batch`; see `app.jobs.lines`.
 
-    `deadline_s` is the time for all of them.
+    `deadline_s` is the time for all rows together.
     """
     ref = _model_asked(store, payload)
     common = Question.from_json(payload["question"])
@@ -68,7 +68,7 @@ def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
 
 
 def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:
-    """The promises of a model, checked against another version; see `app.ledger.audits`."""
+    """Check the promises of a model against another version of it; see `app.ledger.audits`."""
     # Most children never audit, so they need no database.
     from app.ledger.audits import audit
 
@@ -77,7 +77,7 @@ def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
 
 
 def comparison_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One line for each row of a `Comparisons.start`, or of a file with the ``lines`` of all rows the result."""
+    """One line for each row of a `Comparisons.start`; given a file with the ``lines`` of all rows, the result."""
     # Most children never compare.
     from app.portfolio import comparison, comparison_lines
 
@@ -90,7 +90,7 @@ def comparison_job(store: Store, payload: Json, *, deadline_s: float, progress: 
 
 
 def report_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One line for each row of a `Reports.start`, or of a file with the ``lines`` of all rows the result."""
+    """One line for each row of a `Reports.start`; given a file with the ``lines`` of all rows, the result."""
     # Most children never report.
     from app.portfolio import report_figures, report_lines
 
@@ -109,7 +109,7 @@ def _as_lines(payload: Json, lines: Sequence[Any]) -> list[str]:
 
 
 def futures_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
-    """The future models of a version; taken up again, it resumes after the last model that was made."""
+    """Make the future models of a version; a repeated job resumes after the last model that was made."""
     # Most children never train, so they need none of it.
     from app.futures.rehearsal import rehearse
     from app.futures.spec import Choices
@@ -122,7 +122,7 @@ def futures_job(store: Store, payload: Json, *, deadline_s: float, progress: Pro
 
 
 def ready(store: Store, payload: Json) -> list[str]:
-    """Run `tasks.ready` for the model of a payload, unless the store now has another model under that name."""
+    """Run `tasks.ready` for the model in a payload. Raises `ModelUnusable` if its name now has another model."""
     return tasks.ready(_model_asked(store, payload, include_inactive=True))
 
 
@@ -156,7 +156,7 @@ FUTURES = "futures"
 
 
 class JobKind(Protocol):
-    """What a child computes for a kind of job: JSON in, JSON out, within a time, reporting its progress."""
+    """A function that a child runs for one kind of job: from JSON to JSON, within a time, reporting progress."""
 
     def __call__(self, store: Store, payload: Json, /, *, deadline_s: float, progress: Progress) -> Any:
         """The result of the job."""

@@ -22,22 +22,22 @@ REFUSED = '{"refused":'
 
 
 def line_of(found: Json) -> str:
-    """A line of a batch: the bytes that a direct answer would have."""
+    """The line of a batch for an answer: the bytes that a direct request would get."""
     return encoded(found).decode()
 
 
 def refused(row: Json, error: RecourseError) -> str:
-    """The line of a row without an answer; `refusal` reads it."""
+    """The line of a batch for a row that ends with an error; `refusal` reads it."""
     return line_of({"refused": error.to_dict(), "reference": row.get("reference")})
 
 
 def is_refused(line: str) -> bool:
-    """Whether a line has a problem in place of an answer."""
+    """Whether a line of a batch holds an error in place of an answer."""
     return line.startswith(REFUSED)
 
 
 def refusal(line: str) -> tuple[RecourseError, str | None] | None:
-    """The error and the reference in the line of a row without an answer; None for an answer."""
+    """The error and the `reference` of the row from a line that `refused` made; None for any other line."""
     if not is_refused(line):
         return None
     row = json.loads(line)
@@ -45,13 +45,13 @@ def refusal(line: str) -> tuple[RecourseError, str | None] | None:
 
 
 def answered(answer: RecourseAnswer, *, scores: bool = True) -> str:
-    """The line of an answer, where the caller may read the `scores` of its record."""
+    """The line of a batch for an answer; unless `scores`, without the scores of its record."""
     found = plain(answer)
     return line_of(found if scores else without_scores(found, brought=False))
 
 
 def frame(payload: Json, offset: int) -> Frame:
-    """What is known about the answer to row `offset` of the payload's rows: its own id, seed and times."""
+    """The frame of the answer to row `offset` of the payload's rows, with its own id, seed and times."""
     common, created = payload["frame"], datetime.now(UTC)
     expires_at = timestamp(created + timedelta(days=common["valid_days"]))
     return Frame(
@@ -70,10 +70,10 @@ def frame(payload: Json, offset: int) -> Frame:
 
 
 def stopped(payload: Json, offset: int, elapsed_ms: float) -> str:
-    """The line of a row whose computation had to be stopped from outside."""
+    """The line of a row whose computation was killed after its deadline: an answer without recourse."""
     return answered(out_of_time(frame(payload, offset), elapsed_ms))
 
 
 def seed(payload: Json, offset: int) -> int:
-    """The seed of a row: that of the batch plus the position of the row, modulo `SEEDS`."""
+    """The seed of row `offset` of the payload's rows: the batch's seed plus the row's position, modulo `SEEDS`."""
     return (int(payload["question"]["seed"]) + int(payload["first"]) + offset) % SEEDS

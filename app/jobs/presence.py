@@ -31,11 +31,11 @@ FORGOTTEN_S = 3600.0
 
 
 class Presence:
-    """The right of a process to compute jobs under a name.
+    """The right of a process to compute jobs under a name, its executor id, that no other process has.
 
     Raises
     ------
-    NotReady : with SQLite, another process computes the jobs of the directory
+    NotReady : with SQLite, another process computes the jobs of the same directory
     """
 
     def __init__(self, engine: sa.Engine, settings: Settings) -> None:
@@ -49,7 +49,7 @@ class Presence:
             self.executor_id, self._named = LOCAL, True
 
     def begin(self) -> None:
-        """Take the name, before the first part is taken. Raises `NotReady` if another process has it."""
+        """Take the name, before any computation. Raises `NotReady` if another process has it."""
         mine = workers.c.id == self.executor_id
         row = {"id": self.executor_id, "process": self._process, "named": self._named, "seen_s": now_s(self._engine)}
         with writing(self._engine) as connection:
@@ -59,7 +59,7 @@ class Presence:
             connection.execute(sa.insert(workers).values(row))
 
     def beat(self) -> bool:
-        """Say that this process runs; false if another one has its name now."""
+        """Note that this process runs now; False if another process has taken its name."""
         mine = (workers.c.id == self.executor_id) & (workers.c.process == self._process)
         forgotten = (workers.c.seen_s < now_s(self._engine) - FORGOTTEN_S) & workers.c.named.is_(sa.false())
         with changing(self._engine) as connection:
@@ -68,12 +68,12 @@ class Presence:
         return bool(said)
 
     def spared(self) -> set[str]:
-        """Names of processes whose parts nobody else may take: those that run, and those with a name of their own."""
+        """Executor ids whose work no other process may take: of running processes, and those set by operators."""
         with self._engine.connect() as connection:
             return set(connection.scalars(sa.select(workers.c.id).where(_alive(self._engine) | workers.c.named)))
 
     def end(self) -> None:
-        """Leave, so that others need not wait; a name that an operator gave stays reserved for the next process."""
+        """Give the name up, so that others need not wait; one that an operator set stays for the next process."""
         mine = (workers.c.id == self.executor_id) & (workers.c.process == self._process)
         try:
             with changing(self._engine) as connection:
@@ -85,13 +85,13 @@ class Presence:
 
 
 def count(engine: sa.Engine) -> int:
-    """How many processes compute jobs now."""
+    """Number of processes that compute jobs now."""
     with engine.connect() as connection:
         return connection.scalar(sa.select(sa.func.count()).select_from(workers).where(_alive(engine))) or 0
 
 
 def now_s(engine: sa.Engine) -> sa.ColumnElement[float]:
-    """The time of the database, in seconds since 1970."""
+    """SQL expression for the database's own time, in seconds since 1970."""
     if engine.dialect.name == "sqlite":
         return (sa.func.julianday("now", type_=sa.Float) - 2_440_587.5) * 86_400.0
     return sa.cast(sa.func.extract("epoch", sa.func.clock_timestamp()), sa.Float)

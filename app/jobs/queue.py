@@ -34,7 +34,7 @@ PARTS_POLL_S = 0.25
 
 
 class Queue:
-    """The queue of one database. Errors are SQLAlchemy's `DBAPIError`."""
+    """The queue of parts (single jobs, or some rows of a batch) in one database. Errors are `DBAPIError`."""
 
     def __init__(self, url: str) -> None:
         self.client = DBOSClient(
@@ -45,7 +45,7 @@ class Queue:
         )
 
     def register(self, children: int) -> None:
-        """Set how much a process takes at once. DBOS keeps this in the database: the last process to start decides."""
+        """Set how many parts a process takes at once. DBOS keeps this: the process that starts last decides."""
         # Twice the children, so that a child which has finished a part finds the next one in this process.
         for name, most, poll_s in ((SINGLE, children, SINGLE_POLL_S), (PARTS, 2 * children, PARTS_POLL_S)):
             self.client.register_queue(
@@ -57,7 +57,7 @@ class Queue:
             )
 
     def put(self, connection: sa.Connection, job: str, number: int, key: str | None, single: bool) -> None:
-        """Queue a part in a transaction of the same database."""
+        """Queue a part, in a transaction of the queue's own database."""
         self.client.enqueue_in_transaction(
             connection,
             {
@@ -75,11 +75,11 @@ class Queue:
         )
 
     def begun(self) -> list[WorkflowStatus]:
-        """The parts that count as being computed, by whomever."""
+        """The parts that any process has begun and not ended, as far as the queue knows."""
         return self.client.list_workflows(status="PENDING", name=WORKFLOW, load_input=False, load_output=False)
 
     def again(self, found: Iterable[WorkflowStatus]) -> None:
-        """Queue parts again that a process had begun; parts that have ended stay unchanged."""
+        """Queue parts again that a process had begun; parts that have ended stay as they are."""
         by_queue: dict[str | None, list[str]] = {}
         for one in found:
             by_queue.setdefault(one.queue_name, []).append(one.workflow_id)
@@ -91,14 +91,14 @@ class Queue:
         self.client.cancel_workflows([name_of(job, number) for number in numbers])
 
     def delete(self, job: str, count: int) -> None:
-        """Forget all parts of a job."""
+        """Delete the `count` parts of a job from the queue."""
         self.client.delete_workflows([name_of(job, number) for number in range(count)])
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the queue's connections."""
         self.client.destroy()
 
 
 def name_of(job: str, number: int) -> str:
-    """The id of a part in the queue. The release before had names with a point for something else."""
+    """The id of a part in the queue. The release before used ids with a point for other things."""
     return f"{job}:{number}"

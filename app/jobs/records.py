@@ -49,7 +49,7 @@ _open = jobs.c.status.in_([status.value for status in UNFINISHED])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part that is to be computed: some consecutive rows of a batch, or a single job."""
+    """A unit of computation: some consecutive rows of a batch, or a single job."""
 
     job: str
     number: int
@@ -68,7 +68,7 @@ class Part:
 
 
 class Records:
-    """The jobs of one database."""
+    """The stored jobs of one database."""
 
     def __init__(self, engine: sa.Engine, enqueue: Enqueue) -> None:
         self._engine = engine
@@ -79,10 +79,10 @@ class Records:
 
         Parameters
         ----------
-        job : its columns, apart from status, counts and times
-        rows : of a batch; in memory they are compressed
-        children : how many are expected to compute them
-        closed : whether a last part without rows follows, queued once the others are finished: it has their lines
+        job : columns of the job, apart from status, counts and times
+        rows : rows of a batch, compressed in memory; None for a single job
+        children : number of child processes that are expected to compute the rows
+        closed : whether a last part follows once all others are finished; it gets their lines in place of rows
         """
         if self.load([job["id"]]):
             return
@@ -112,7 +112,7 @@ class Records:
     # --- a part that is computed ---
 
     def take(self, job: str, number: int) -> Part | None:
-        """Begin a part; None if it needs no computation any more."""
+        """Begin a part and return it; None if it no longer needs computation."""
         needed = sa.select(parts, jobs.c.kind, jobs.c.payload, jobs.c.timeout_s).join(jobs, jobs.c.id == parts.c.job)
         with changing(self._engine) as connection:
             row = connection.execute(needed.where(_is(job, number), parts.c.rows.is_not(None), _open)).one_or_none()
@@ -139,14 +139,14 @@ class Records:
         )
 
     def put_back(self, job: str, number: int) -> None:
-        """Take back that a part was begun, which was stopped from outside."""
+        """Uncount the last attempt at a part, which was stopped from outside."""
         with changing(self._engine) as connection:
             connection.execute(sa.update(parts).where(_is(job, number)).values(attempts=parts.c.attempts - 1))
 
     def store(self, job: str, number: int, lines: list[str]) -> list[str] | None:
-        """Write the results of a part, unless it has results; returns those that are stored.
+        """Store the results of a part unless it has some, and return the stored ones.
 
-        None if the job has ended or was deleted meanwhile; then nothing is stored.
+        Returns None, and stores nothing, if the job has ended or was deleted meanwhile.
         """
         runs = sa.select(jobs.c.id).where(jobs.c.id == job, _open)
         empty = sa.update(parts).where(_is(job, number), parts.c.lines.is_(None), runs.exists())
@@ -159,7 +159,7 @@ class Records:
         return None if found is None else split(found)
 
     def finish(self, job: str, number: int, refused_rows: int = 0) -> Job | None:
-        """Delete the rows of a part whose results are stored and recorded; the job, if it has ended with that."""
+        """Delete the rows of a part that is stored and recorded. Returns the job if this ends it, else None."""
         with changing(self._engine) as connection:
             due = sa.update(parts).where(_is(job, number), parts.c.rows.is_not(None), parts.c.lines.is_not(None))
             size = connection.scalar(due.values(rows=None).returning(parts.c.size))
@@ -184,17 +184,17 @@ class Records:
             return _end(connection, job, JobStatus.FAILED if error else JobStatus.SUCCEEDED, error)
 
     def fail(self, job: str, error: RecourseError) -> Job | None:
-        """End a job with an error; None if it has ended or was deleted."""
+        """End a job with an error and return it; None if it had ended or was deleted."""
         with changing(self._engine) as connection:
             return _end(connection, job, JobStatus.FAILED, error)
 
     def cancel(self, job: str) -> Job | None:
-        """End a job without a result; None if it has ended or was deleted."""
+        """Cancel a job and return it; None if it had ended or was deleted."""
         with changing(self._engine) as connection:
             return _end(connection, job, JobStatus.CANCELLED)
 
     def note_progress(self, job: str, done: int, total: int) -> None:
-        """Note how far a single job is."""
+        """Note that `done` of `total` steps of a single job are done."""
         with changing(self._engine) as connection:
             connection.execute(sa.update(jobs).where(jobs.c.id == job, _open).values(done=done, total=total))
 
@@ -207,7 +207,7 @@ class Records:
     # --- looking ---
 
     def load(self, job_ids: Collection[str]) -> list[Job]:
-        """Jobs, newest first, without those that are gone."""
+        """The jobs with these ids, newest first, except deleted ones."""
         return self._jobs(jobs.c.id.in_(job_ids))
 
     def newest(
@@ -224,9 +224,9 @@ class Records:
         key: str | None = None,
         models: Collection[str] | None = None,
     ) -> list[Job]:
-        """Jobs, newest first, from before the id `before`: submitted at `since` or later and before `until`.
+        """Jobs, newest first: with an id before `before`, submitted at `since` or later and before `until`.
 
-        With `key` those that it submitted, with `models` those about one of these.
+        `key` selects jobs that this API key submitted, `models` those about one of these models.
         """
         equal = {
             jobs.c.kind: kind, jobs.c.status: status, jobs.c.model: model, jobs.c.version: version, jobs.c.key: key
@@ -242,18 +242,18 @@ class Records:
         return self._jobs(*where, limit=limit)
 
     def heads(self, job_ids: Collection[str]) -> dict[str, str]:
-        """The first `HEAD` characters of the results of single jobs that have one."""
+        """The first `HEAD` characters of the result of each of these jobs that has one; single jobs only."""
         head = sa.func.substr(parts.c.lines, 1, HEAD)
         query = sa.select(parts.c.job, head).where(parts.c.job.in_(job_ids), parts.c.number == 0)
         with self._engine.connect() as connection:
             return {job: text for job, text in connection.execute(query) if text is not None}
 
     def about(self, about: str) -> list[Job]:
-        """The jobs submitted for one recourse or version."""
+        """The jobs that were submitted for one recourse or one version of a model."""
         return self._jobs(jobs.c.about == about)
 
     def ended_before(self, moment: datetime, limit: int) -> list[Job]:
-        """Ended jobs that were submitted before a moment."""
+        """At most `limit` ended jobs that were submitted before a moment."""
         return self._jobs(jobs.c.created_at < 1000.0 * moment.timestamp(), ~_open, limit=limit)
 
     def lines(self, job: str, number: int) -> str:
@@ -274,16 +274,16 @@ class Records:
     # --- deleting ---
 
     def holding(self, recourse_id: str) -> list[str]:
-        """Ids of the jobs that hold data of one recourse: computed it, alone or in a batch, or belong to it.
+        """Ids of the jobs that hold data of one recourse: those that computed it, or belong to it.
 
-        Reads every line stored of batches.
+        Reads every stored line of all batches.
         """
         marked = sa.select(parts.c.job).where(parts.c.lines.contains(_mark(recourse_id)))
         held = (jobs.c.about == recourse_id) | (jobs.c.timeout_s.is_(None) & jobs.c.id.in_(marked))
         return [job.id for job in self._jobs(held)]
 
     def erase(self, job: str, recourse_id: str) -> bool:
-        """Replace the line with this id, and its row if still stored, by an `Erased` refusal.
+        """In a batch, replace the line of a recourse, and its row if still stored, by an `Erased` refusal.
 
         False if the job is not a batch.
         """
@@ -383,6 +383,6 @@ def _text_of(lines: Iterable[str]) -> str:
 
 
 def split(text: str) -> list[str]:
-    """The lines of a part, without their ends."""
+    """Split the text of several lines into lines without their ends."""
     # Not `splitlines`, which splits at more characters than JSON escapes.
     return text.removesuffix("\n").split("\n")

@@ -16,7 +16,7 @@ FORGET_AT_ONCE = 200
 
 
 class Retention:
-    """Deletes the jobs of one database."""
+    """Deletes old jobs from one database."""
 
     def __init__(self, connection: Connection, days: float) -> None:
         self._connection = connection
@@ -35,7 +35,7 @@ class Retention:
             await asyncio.sleep(FORGET_S)
 
     async def sweep(self, now: datetime) -> None:
-        """Delete what is old at a moment."""
+        """Delete the ended jobs whose retention period is over at the time `now`."""
         log.info("jobs-forgotten", deleted=await self.forget(now - timedelta(days=self._days)))
 
     async def _newest_at(self) -> datetime | None:
@@ -44,7 +44,7 @@ class Retention:
         return next((job.created_at for job in await connection.ask(connection.records.newest, 1)), None)
 
     async def forget(self, before: datetime) -> int:
-        """Delete finished jobs that were submitted before a moment; returns their number."""
+        """Delete ended jobs that were submitted before a moment; returns their number."""
         connection, deleted = self._connection, 0
         while found := await connection.ask(connection.records.ended_before, before, FORGET_AT_ONCE):
             await self.delete(found)
@@ -52,7 +52,7 @@ class Retention:
         return deleted
 
     async def delete(self, found: Sequence[Job]) -> None:
-        """Delete jobs with their payloads and results, also from the files. Idempotent."""
+        """Delete jobs with their payloads and results, also from SQLite's files. Idempotent."""
         connection = self._connection
         for job in found:
             await connection.ask(connection.queue.delete, job.id, job.parts)

@@ -24,7 +24,7 @@ _only_one = threading.Lock()
 
 
 class Worker:
-    """Computes parts in this process; made on the event loop of the service."""
+    """Computes jobs in this process; made on the event loop of the service."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -32,7 +32,7 @@ class Worker:
         self._running: dict[str, Future[None]] = {}
 
     def start(self, url: str, executor_id: str) -> None:
-        """Queue again what this executor id had begun, then take parts. Blocks; not for an event loop."""
+        """Queue again what this executor id had begun, then start taking work. Blocks; not for an event loop."""
         if not _only_one.acquire(blocking=False):
             raise RuntimeError("a process computes jobs for one service only")
         try:
@@ -58,18 +58,18 @@ class Worker:
             raise
 
     def stop(self) -> None:
-        """Stop computing. Parts in progress stay unfinished, and are begun again by whoever computes next. Blocks."""
+        """Stop computing. Unfinished work is begun again by the next process that computes. Blocks."""
         DBOS.destroy(destroy_registry=True)
         _only_one.release()
 
     def interrupt(self, job_id: str) -> None:
-        """Stop at once what this process computes of a job that has ended."""
+        """Stop at once all computation that this process does for a job that has ended."""
         for name, running in list(self._running.items()):
             if name.startswith(f"{job_id}:"):
                 running.cancel()
 
     def running(self) -> set[str]:
-        """Names of the parts that this process is computing."""
+        """Queue ids of the parts (single jobs, or some rows of a batch) that this process is computing."""
         return set(self._running)
 
     def _register(self) -> None:

@@ -86,7 +86,7 @@ class Rate:
 
 
 class Rounds:
-    """Rounds of the event loop: in each, one request of each caller goes on, so that many of one do not delay another.
+    """Lets one request of each caller go on per round of the event loop, so that many of one delay no other.
 
     To read and check a request is one step of the loop, and a hundred of them that arrive at once are a hundred steps.
     """
@@ -96,7 +96,7 @@ class Rounds:
         """For each caller whose request went on in this round, those that go on in the next ones."""
 
     async def turn(self, caller: str) -> None:
-        """Return in the next round in which no other request of the caller goes on; that may be this round."""
+        """Wait for the next round in which no other request of the caller goes on; that may be this round."""
         loop = asyncio.get_running_loop()
         if (waiting := self._waiting.get(caller)) is not None:
             turn: asyncio.Future[None] = loop.create_future()
@@ -119,7 +119,7 @@ class Rounds:
 
 
 class Access:
-    """Access control of this process; used from one event loop."""
+    """Checks keys, scopes, hosts and rates of the requests to this process; used from one event loop."""
 
     def __init__(self, settings: Settings, recorder: Recorder) -> None:
         self._settings = settings
@@ -134,11 +134,11 @@ class Access:
         self.rounds = Rounds()
 
     async def identify(self, offered: str | None) -> Key | None:
-        """The key that was offered; None if no key is needed.
+        """The stored key that a request offers as text; None if no key is needed.
 
         Raises
         ------
-        KeyRequired, InvalidKey : it is missing, or unknown or revoked
+        KeyRequired, InvalidKey : the key is missing, unknown or revoked
         NotReady : the keys cannot be read now
         """
         if self._settings.auth != "off":
@@ -163,12 +163,12 @@ class Access:
     def require_own_host(self, hosts: Sequence[str], arrived_at: str) -> None:
         """Raise `Misdirected` if a request without a key names another host than this machine.
 
-        A web page can point its own name here (DNS rebinding), and then the browser lets it read every answer. It
-        cannot use the names that are accepted here.
+        A web page can point its own name at this machine (DNS rebinding), and then the browser lets it read every
+        answer. It cannot do so with the names that this method accepts.
 
         Parameters
         ----------
-        hosts : every header Host; empty if absent, since browsers always send it
+        hosts : values of all Host headers; an empty list passes, as browsers always send one
         arrived_at : the address of this machine at which the request arrived
         """
         if not hosts:
@@ -183,7 +183,7 @@ class Access:
             )
 
     def count(self, caller: str) -> Rate | None:
-        """Count a request; None if there is no limit. Raises `TooManyRequests`."""
+        """Count a request of a caller and return its rate; None if there is no limit. Raises `TooManyRequests`."""
         limit = self._settings.rate_limit
         if limit is None:
             limit = 0 if self._open else RATE_WITH_KEYS

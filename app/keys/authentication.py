@@ -29,12 +29,12 @@ Headers = MutableMapping[str, str]
 
 
 async def admit(request: Request, scopes: Collection[Scope]) -> str:
-    """The caller, once it is admitted; identifies no person.
+    """Admit a request and return its caller, such as ``key`` and the id of the key; empty where no key is needed.
 
     Raises
     ------
-    KeyRequired, InvalidKey, InsufficientScope, TooManyRequests : it may not ask, or not now
-    Misdirected : it needs no key, but names a host that may not be this machine
+    KeyRequired, InvalidKey, InsufficientScope, TooManyRequests : the caller may not ask, or not now
+    Misdirected : the request needs no key, but names a host that may not be this machine
     NotReady : the keys cannot be read
     """
     access = service_of(request).access
@@ -82,6 +82,6 @@ def _add_rate(request: Request, rate: Rate) -> None:
 
 
 def extra_headers(scope: MutableMapping[str, Any]) -> Headers:
-    """Headers that every response to this request carries."""
+    """The headers to add to any response to this request; callers may add to them."""
     headers: Headers = scope.setdefault("extra_headers", {})
     return headers

@@ -21,11 +21,11 @@ WRITE_S = 1.0
 
 
 class DailyBudgets:
-    """The budgets of all keys; used from one event loop.
+    """The records that each key may have models asked about in a day; used from one event loop.
 
     Parameters
     ----------
-    default : records in a day of a key without a budget of its own; 0 for no limit
+    default : records per day for a key without a budget of its own; 0 for no limit
     """
 
     def __init__(self, default: int, recorder: Recorder, metrics: Metrics) -> None:
@@ -39,7 +39,7 @@ class DailyBudgets:
         self._closing = asyncio.Event()
 
     async def require(self) -> None:
-        """Raise `DailyBudgetSpent` if the key of this context has nothing left today. `NotReady` if that is unknown."""
+        """Raise `DailyBudgetSpent` if the current key has no budget left today, `NotReady` if that is unknown."""
         key = asking.get()
         if key is None or not (limit := self._default if key.model_rows is None else key.model_rows):
             return
@@ -52,7 +52,7 @@ class DailyBudgets:
             raise DailyBudgetSpent(detail, retry_after_s=(midnight - now).total_seconds())
 
     def spend(self, key: str | None, rows: int) -> None:
-        """Count records that a model was asked about for a key; an answer that exceeds a budget is given."""
+        """Count records that a model was asked about for a key; an answer that exceeds the budget is still given."""
         if key is None or not rows:
             return
         name = key, _day(datetime.now(UTC))
@@ -63,7 +63,7 @@ class DailyBudgets:
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
     async def close(self) -> None:
-        """Write what is not written yet."""
+        """Write the counts that are not in the database yet."""
         self._closing.set()
         if self._writing is not None:
             await self._writing

@@ -38,7 +38,7 @@ NO_DIGEST = "0" * 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key as stored."""
+    """An API key as stored, with the digest of its secret."""
 
     id: str
     name: str
@@ -59,7 +59,7 @@ class Key:
     """Scopes of a newer release; here they permit nothing."""
 
     def opens_with(self, secret: str, now: datetime) -> bool:
-        """Whether this is the secret of the key, or the one before that still works. Takes constant time."""
+        """Whether `secret` is that of the key, or its previous one while that still works. Takes constant time."""
         digest = _digest(secret)
         is_old = hmac.compare_digest(self.old_digest or NO_DIGEST, digest)
         return hmac.compare_digest(self.digest, digest) or (is_old and timestamp(now) < (self.old_until or ""))
@@ -79,7 +79,7 @@ NOBODY = Key(id="", name="", scopes=frozenset(), digest=NO_DIGEST, created_at=""
 
 
 class Seen(TypedDict):
-    """Limits of a list; None where there is none."""
+    """What a list shows, by key and by model; None for no limit."""
 
     key: str | None
     """Only what this key asked for."""
@@ -92,39 +92,39 @@ asking: ContextVar[Key | None] = ContextVar("asking", default=None)
 
 
 def asking_id() -> str | None:
-    """The id of that key."""
+    """The id of the API key of the current request; None where no key is needed."""
     key = asking.get()
     return None if key is None else key.id
 
 
 def may_see(owner: str | None, model_id: str | None) -> bool:
-    """`Key.may_see` for the key of this context; true where no key is needed."""
+    """`Key.may_see` for the API key of the current request; True where no key is needed."""
     key = asking.get()
     return key is None or key.may_see(owner, model_id)
 
 
 def seen_by(key: Key | None) -> Seen:
-    """What a list for a key is limited to."""
+    """The limits of the lists that a key may see."""
     if key is None:
         return Seen(key=None, models=None)
     return Seen(key=None if Scope.EVERYONE in key.scopes else key.id, models=key.models)
 
 
 def may_read_scores() -> bool:
-    """Whether the key of this context may read scores of records that its caller brings."""
+    """Whether the current API key may read scores of records that its caller brings."""
     key = asking.get()
     return key is None or not key.scopes.isdisjoint({Scope.SCORES, Scope.MODELS})
 
 
 def require_own_or(scope: Scope, owner: str | None) -> None:
-    """Raise `InsufficientScope` unless the key of this context is the owner or has a scope."""
+    """Raise `InsufficientScope` unless the current API key has the id `owner`, or has the scope."""
     key = asking.get()
     if key is not None and key.id != owner and scope not in key.scopes:
         raise InsufficientScope(f"What another key asked for needs a key with the scope {scope}.", scopes=[scope])
 
 
 class Keys:
-    """The keys in one database; safe to use from several threads, processes and machines."""
+    """The API keys in one database; safe to use from several threads, processes and machines."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -138,7 +138,7 @@ class Keys:
         models: Iterable[str] = (),
         model_rows: int | None = None,
     ) -> str:
-        """Create a key and return it; it cannot be shown again. Without `models` it may ask all of them."""
+        """Create a key and return its text, which cannot be shown again. Without `models` it may ask all models."""
         key_id, secret = secrets.token_hex(ID_BYTES), secrets.token_urlsafe(SECRET_BYTES)
         row = {
             "id": key_id,
@@ -156,7 +156,7 @@ class Keys:
     def renew(self, key_id: str, now: datetime, overlap: timedelta = timedelta(0)) -> str:
         """Give a key another secret and return it; what the key asked for stays its own. Raises `UnknownKey`.
 
-        The secret before opens as well for the `overlap`; one before that does not.
+        The previous secret also works for the time `overlap`; any earlier one does not.
         """
         secret = secrets.token_urlsafe(SECRET_BYTES)
         valid = (keys.c.id == key_id) & keys.c.revoked_at.is_(None)
@@ -185,7 +185,7 @@ class Keys:
 
 
 def parts(offered: str) -> tuple[str, str]:
-    """Id and secret of a key; both empty if it is malformed."""
+    """Id and secret of an offered key; both empty if the text is malformed."""
     prefix, _, rest = offered.partition("_")
     key_id, _, secret = rest.partition("_")
     return (key_id, secret) if prefix == PREFIX else ("", "")

@@ -20,14 +20,14 @@ KEPT_DAYS = 30
 
 
 class SpentRows:
-    """The numbers in one database; safe to use from several threads, processes and machines."""
+    """Counts of records that models were asked about, by key and day; safe to use from several threads and machines."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
         self._insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
 
     def spend(self, rows: Mapping[Spent, int]) -> dict[Spent, int]:
-        """Add to the numbers; returns the new ones."""
+        """Add to the counts of keys and days; returns the new counts."""
         totals = {}
         with changing(self._engine) as connection:
             # In one order, so that two writers never wait for each other.
@@ -39,13 +39,13 @@ class SpentRows:
         return totals
 
     def spent(self, key: str, day: str) -> int:
-        """The number of a key on a day."""
+        """Number of records that models were asked about for a key on a day."""
         query = sa.select(spent_rows.c.rows).where(spent_rows.c.key == key, spent_rows.c.day == day)
         with self._engine.connect() as connection:
             return connection.scalar(query) or 0
 
     def forget(self, now: datetime) -> None:
-        """Delete the numbers of days more than `KEPT_DAYS` ago."""
+        """Delete the counts of days more than `KEPT_DAYS` ago."""
         before = (now - timedelta(days=KEPT_DAYS)).date().isoformat()
         with changing(self._engine) as connection:
             connection.execute(sa.delete(spent_rows).where(spent_rows.c.day < before))

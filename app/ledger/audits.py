@@ -48,7 +48,7 @@ DOES_NOT_FIT = "does_not_fit"
 
 
 def verify(ref: ModelRef, records: Sequence[Mapping[str, object]], *, deadline_s: float) -> list[Json]:
-    """A model's decisions about counterfactuals; `reason` is null where it accepts them."""
+    """Decisions of a model about counterfactuals given earlier; `reason` is null where it accepts one."""
     deadline = time.monotonic() + deadline_s
     (checks,) = _checked(Meter(tasks.load(ref).black_box, deadline), [records])
     return checks
@@ -63,7 +63,7 @@ def _checked(meter: Meter, plans: Sequence[Sequence[Mapping[str, object]]]) -> l
 
 
 def fitting_row(space: FeatureSpace, record: Mapping[str, object]) -> Any:
-    """The raw row of a record that was given once; None where it does not fit a model's schema."""
+    """The raw row of a record from an earlier answer; None where it does not fit the model's schema."""
     try:
         return space.read(record)
     except InvalidRequest:
@@ -78,7 +78,7 @@ def _check(row: Any, decisions: Iterator[Json]) -> Json:
 
 
 def audit(ref: ModelRef, payload: Json, *, deadline_s: float, progress: Progress) -> Json:
-    """The promises of an `audit_payload`, asked of another version; `app.ledger.schema` describes the result."""
+    """Check the promises in an `audit_payload` against a version; `app.ledger.schema` describes the result."""
     # The rest of the time is for the part that is in progress then.
     deadline = time.monotonic() + AUDIT_SHARE * deadline_s
     with opened_ledger(ref.store) as ledger:
@@ -87,7 +87,7 @@ def audit(ref: ModelRef, payload: Json, *, deadline_s: float, progress: Progress
 
 @contextmanager
 def opened_ledger(store: Store) -> Iterator[Ledger]:
-    """The ledger, with connections of its own. Raises `LedgerUnavailable` where it cannot be read."""
+    """Open the ledger with its own connections, until the end. Raises `LedgerUnavailable` if it cannot be read."""
     engine = open_engine(store.ledger)
     try:
         yield Ledger(engine)
@@ -98,13 +98,13 @@ def opened_ledger(store: Store) -> Iterator[Ledger]:
 
 
 def audit_payload(ref: ModelRef, model: RegisteredModel, which: Promises, *, reissue: bool) -> Json:
-    """The input of `audit`."""
+    """The payload of a job that runs `audit`."""
     promises = {"model": which.model, "as_of": which.as_of, "since": which.since, "until": which.until}
     return {"model": model_payload(ref), "asked": plain(identity(model)), "promises": promises, "reissue": reissue}
 
 
 class Audit:
-    """Counts promises that the candidate keeps and breaks."""
+    """Counts the promises that a version, the candidate, keeps and breaks."""
 
     def __init__(self, ref: ModelRef, payload: Json, deadline: float) -> None:
         self._ref = ref
@@ -117,7 +117,7 @@ class Audit:
         """Whether each promise is kept, and its smallest share under stress, by what was asked for."""
 
     def run(self, ledger: Ledger, progress: Progress) -> Json:
-        """The result; raises what the ledger raises."""
+        """Check all promises and return the result of the audit; raises what the ledger raises."""
         which = Promises(**self._payload["promises"])
         total = ledger.count(which)
         progress(0, total)
@@ -200,7 +200,7 @@ class Audit:
 
 
 def lowest_share(future: Json) -> float | None:
-    """The smallest share under stress in a ``validity.future``; None where it has none, as in earlier releases."""
+    """The smallest share under stress in a ``validity.future``; None where it states none."""
     found: float | None = (future.get("stressed") or {}).get("lowest")
     return found
 
@@ -218,13 +218,13 @@ def _under(name: str | None, found: Sequence[tuple[bool, float | None]]) -> Json
 
 
 def summary(beginning: str) -> Json:
-    """The result of an audit without its list, from the first characters of its text."""
+    """The result of an audit without its broken promises, from the first characters of its JSON."""
     found: Json = json.loads(beginning.partition(', "broken_promises": ')[0] + "}")
     return found
 
 
 def note(ledger: Ledger, asked: Json, kept: Iterable[tuple[Record, bool]]) -> None:
-    """Keep what a version decided about promises of other versions, as the last check of each."""
+    """Store whether a version keeps promises of other versions, as the last check of each promise."""
     itself = asked["version"], asked["sha256"]
     found = {r.entry.number: one for r, one in kept if (r.entry.version, r.entry.sha256) != itself}
     if found:
@@ -232,13 +232,13 @@ def note(ledger: Ledger, asked: Json, kept: Iterable[tuple[Record, bool]]) -> No
 
 
 def with_references(ledger: Ledger, broken: Sequence[Json], seen: Seen) -> list[Json]:
-    """Broken promises with the references that may be seen now: a result keeps none, so that they can be erased."""
+    """Broken promises with those references that may be seen now; results keep none, so that all can be erased."""
     references = ledger.references([one["id"] for one in broken], **seen)
     return [{"id": one["id"], "reference": references.get(one["id"]), **one} for one in broken]
 
 
 def promised_lower(answer: Json) -> float | None:
-    """The lower bound of an answer's certificate: of its plan, else of its first record; None without a certificate."""
+    """The certificate's lower bound for an answer's plan or else its first record; None without a certificate."""
     if answer["plan"]:
         return float(answer["plan"]["validity"]["lower"])
     shift = answer["counterfactuals"][0]["validity"]["shift"]

@@ -15,7 +15,7 @@ FIRST = "0" * 64
 
 
 class Kind(StrEnum):
-    """What an entry records."""
+    """The kind of event that an entry of the ledger records."""
 
     GIVEN = "given"
     """A recourse was given."""
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One link, without its hash. Fields that do not apply are None, such as the model of an erasure."""
+    """One entry of the hash chain, without its hash. Fields that do not apply are None."""
 
     number: int
     """Position in the chain, from 1, without gaps."""
@@ -54,7 +54,7 @@ class Entry:
     """The recourse that a letter or review is about."""
 
     def hash(self, before: str) -> str:
-        """Hexadecimal SHA-256 over the hash before it and all its fields; `about` only where there is one."""
+        """Hexadecimal SHA-256 of the hash of the entry `before` and all fields; `about` only where it is set."""
         fields = [getattr(self, field) for field in self.__slots__]
         if self.about is None:  # entries of earlier releases have no such field
             fields.pop()
@@ -75,7 +75,7 @@ class PersonalData:
     """JSON, exactly the bytes that were sent."""
 
     def digest(self, salt: bytes) -> str:
-        """Hexadecimal HMAC-SHA256 over all fields, keyed with `salt`: 32 random bytes for each recourse."""
+        """Hexadecimal HMAC-SHA256 of all fields; `salt`, its key, is 32 random bytes for each recourse."""
         parts = json.dumps([self.reference, self.job]).encode(), self.request, self.answer
         framed = (piece for part in parts for piece in (len(part).to_bytes(8, "big"), part))
         return hmac.digest(salt, b"".join(framed), "sha256").hex()

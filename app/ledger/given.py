@@ -40,7 +40,7 @@ AUDIT_S = 3600.0
 
 
 class GivenRecourse:
-    """The ledger, and what of it is kept with jobs."""
+    """Reads, checks and erases recourse given earlier: in the ledger, and in the jobs that hold its data."""
 
     def __init__(self, ledger: Recorder, jobs: Jobs, models: Models) -> None:
         self._ledger = ledger
@@ -48,11 +48,11 @@ class GivenRecourse:
         self._models = models
 
     async def answer(self, recourse_id: str) -> bytes:
-        """The answer as it was sent; bounds of a plan that were still being computed then are filled in.
+        """The answer as it was sent, completed with bounds of a plan that a job has computed since.
 
         Raises
         ------
-        UnknownRecourse, Erased : there is none, or no longer
+        UnknownRecourse, Erased : the ledger has no such recourse, or no longer
         LedgerUnavailable : the ledger cannot be read
         """
         kept = personal_data(await self.find(recourse_id)).answer
@@ -72,16 +72,16 @@ class GivenRecourse:
         return json.loads(kept.answer), json.loads(kept.request)
 
     async def changed_sets(self, ids: Sequence[str], model: str) -> tuple[tuple[str, ...], ...]:
-        """The sets of features that counterfactuals of earlier answers change, what time changes by itself aside.
+        """For each counterfactual of earlier answers, the features it changes, except those that time changes.
 
         Parameters
         ----------
-        ids : of answers, or with ``/2`` of the counterfactual of that rank
-        model : id of the model that gave them
+        ids : ids of answers, for all their counterfactuals; ``/2`` at the end selects that of rank 2
+        model : id of the model that gave the answers
 
         Raises
         ------
-        InvalidRequest : an id is not in the ledger, was erased, or is of another model; with every fault
+        InvalidRequest : an id is not in the ledger, is erased, or belongs to another model; with every fault
         LedgerUnavailable : the ledger cannot be read
         """
         sets: list[tuple[str, ...]] = []
@@ -112,11 +112,11 @@ class GivenRecourse:
         return tuple(sets)
 
     async def newest(self, limit: int, **which: Any) -> list[Json]:
-        """Recourse given to the key of this context, newest first; `which` as `Ledger.newest` takes it."""
+        """Recourse that the current API key may see, newest first; `which` as for `Ledger.newest`."""
         return [_listed(one) for one in await self._newest(limit, **which, **seen_by(asking.get()))]
 
     async def export(self, lines: Callable[[Sequence[Json]], bytes], **which: Any) -> AsyncIterator[bytes]:
-        """All that `newest` finds, `EXPORTED_AT_ONCE` at a time, as `lines` writes it in a thread."""
+        """All recourse that `newest` finds, `EXPORTED_AT_ONCE` at a time, encoded by `lines` in a thread."""
         # Now, as what follows may be asked for in another context.
         which |= seen_by(asking.get())
         while True:
@@ -130,14 +130,14 @@ class GivenRecourse:
         return await self._ledger.ask(lambda ledger: ledger.newest(limit, **which))
 
     async def with_references(self, broken: Sequence[Json]) -> list[Json]:
-        """Broken promises with the references that the key of this context may see. Raises `LedgerUnavailable`."""
+        """Broken promises with the references that the current API key may see. Raises `LedgerUnavailable`."""
         seen = seen_by(asking.get())
         return await self._ledger.ask(lambda ledger: audits.with_references(ledger, broken, seen))
 
     async def erase(self, recourse_id: str) -> Json | None:
         """Delete the personal data of a recourse, and the jobs that computed it. Idempotent.
 
-        Returns what the ledger keeps of it; None where it was not recorded.
+        Returns what the ledger keeps of the recourse; None where the ledger has no entry of it.
 
         Raises
         ------
@@ -160,7 +160,7 @@ class GivenRecourse:
         return {**_outline(record), "status": "erased", "erased_at": record.erased_at}
 
     async def verify(self, recourse_id: str, name: str | None) -> Json:
-        """Whether a model still accepts what was given: the newest active version of the model unless one is named.
+        """Check whether a model still accepts given recourse: version `name`, or the newest active one if None.
 
         Raises
         ------
@@ -191,7 +191,7 @@ class GivenRecourse:
     async def start_audit(
         self, model_id: str, candidate: str, *, since: datetime | None, until: datetime | None, reissue: bool
     ) -> Job:
-        """A job that checks a version of a model against the promises of all its versions.
+        """Start a job that checks a version of a model against the promises of all its versions.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ class GivenRecourse:
         return await self._jobs.submit(AUDIT, payload, timeout_s=AUDIT_S)
 
     async def audits(self, model_id: str, limit: int, **which: Any) -> list[tuple[Job, Json | None]]:
-        """The audits of a model, newest first, each with its result but the list; `which` as `Jobs.newest` takes it.
+        """Jobs of a model's audits, newest first, with results but no broken promises; `which` as for `Jobs.newest`.
 
         Raises `UnknownModel`, `NotReady`.
         """
@@ -223,7 +223,7 @@ class GivenRecourse:
         return [(job, audits.summary(heads[job.id]) if job.id in heads else None) for job in found]
 
     async def forget(self, records: Sequence[Record]) -> None:
-        """Delete the jobs in which the personal data of recourses is kept as well."""
+        """Delete the jobs that also hold the personal data of these recourses."""
         for record in records:
             if (kept := record.personal_data) is not None:
                 for job in (kept.job, _pending(json.loads(kept.answer))):
@@ -235,7 +235,7 @@ class GivenRecourse:
 
         Raises
         ------
-        UnknownJob, JobUnfinished : there is none, or it may still compute
+        UnknownJob, JobUnfinished : there is no such job, or it has not ended
         NotReady : ledger or jobs cannot be reached
         """
         if not (await self._jobs.get(job_id)).status.finished:
@@ -265,7 +265,7 @@ class GivenRecourse:
             await self._ledger.erase_answers([job_id])
 
     async def find(self, recourse_id: str) -> Record:
-        """One recourse that the key of this context may see. Raises `UnknownRecourse`."""
+        """One recourse that the current API key may see. Raises `UnknownRecourse`."""
         record = await self._record(recourse_id)
         _require_own(record)
         return record

@@ -50,7 +50,7 @@ _TOUCH = sa.text(f"UPDATE {VERSIONS} SET version_num = version_num")  # noqa: S6
 
 
 def reason(error: BaseException, store: str = "ledger", unknown: str = LedgerUnavailable.__doc__ or "") -> str:
-    """A sentence for people; without what a driver says, which may hold applicant data."""
+    """A sentence on why a store fails, for people; omits the text of the driver, which may hold applicant data."""
     if isinstance(error, LedgerUnavailable):
         return error.detail
     if isinstance(error, StateUnusable):
@@ -64,9 +64,9 @@ def reason(error: BaseException, store: str = "ledger", unknown: str = LedgerUna
 
 
 def refusal(error: BaseException) -> str | None:
-    """What a database, or the way to it, said to a connection; for the log, as it names host, user and database.
+    """The text with which a database refused a connection; for the log, as it names host, user and database.
 
-    None of an error of a statement, which may hold applicant data.
+    None for an error of a statement, which may hold applicant data.
     """
     if not isinstance(error, sa.exc.DBAPIError) or error.statement is not None or getattr(error.orig, "sqlstate", None):
         return None
@@ -74,13 +74,13 @@ def refusal(error: BaseException) -> str | None:
 
 
 def try_write(engine: sa.Engine) -> None:
-    """Write to the disk, and change nothing. Raises `DBAPIError`."""
+    """Try to write to the disk without a change of data. Raises `DBAPIError`."""
     with writing(engine) as connection:
         connection.execute(_TOUCH)
 
 
 def lack_of_space(directory: Path, store: str = "ledger") -> str:
-    """Why there is too little space for more; empty if there is enough."""
+    """A sentence if the disk has too little space left; empty if it has enough."""
     try:
         found = os.statvfs(directory)
     except OSError:
@@ -91,7 +91,7 @@ def lack_of_space(directory: Path, store: str = "ledger") -> str:
 
 
 def fault_of_tail(engine: sa.Engine) -> str:
-    """What is wrong with the last entries; empty if each hashes to its own hash and follows the one before."""
+    """A sentence if the last entries of the chain are damaged; empty if their numbers and hashes are right."""
     query = sa.select(*entries.c).order_by(entries.c.number.desc()).limit(TAIL + 1)
     with engine.connect() as connection:
         rows = connection.execute(query).all()[::-1]

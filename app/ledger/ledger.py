@@ -75,7 +75,7 @@ class Ledger:
     # --- write ---
 
     def append(self, records: Sequence[NewRecord]) -> None:
-        """Add records, all or none. Of several with one id, the first is kept."""
+        """Add records, all or none. Of records with the same id, the first is kept."""
         firsts: dict[str, NewRecord] = {}
         for record in records:
             firsts.setdefault(record.id, record)
@@ -92,9 +92,9 @@ class Ledger:
                     _insert(cursor, self._engine.dialect, unknown)
 
     def add(self, record: NewRecord) -> Record:
-        """Record a letter or review, unless it is there already; what is recorded.
+        """Record a letter or review unless the ledger has it, and return the recorded one.
 
-        Raises `Erased` where the recourse that it is about has no personal data any more.
+        Raises `Erased` where the personal data of the recourse that it is about is erased.
         """
         own = RECORDS.where(entries.c.id == record.id, entries.c.kind == record.kind)
         held = sa.select(entries.c.number).select_from(HELD_FROM)
@@ -110,7 +110,7 @@ class Ledger:
     def noted(
         self, kind: Kind, job: str, at: str, *, model: str, version: str, sha256: str, digest: str
     ) -> None:  # fmt: skip
-        """Add an entry with the digest of the result of a comparison or report, unless the job has one."""
+        """Add an entry with the digest of the result of a comparison or report, unless the job has one already."""
         own = sa.select(entries.c.number).where(entries.c.id == job, entries.c.kind == kind)
         facts = {"id": job, "at": at, "model": model, "version": version, "sha256": sha256, "digest": digest}
         with writing(self._engine) as connection:
@@ -121,7 +121,7 @@ class Ledger:
     def erase(self, ids: Sequence[str], why: str, now: datetime) -> int:
         """Delete the personal data of recourses and add an entry for each; returns how many still had some.
 
-        With SQLite some of it may be left in the files until `overwrite_log` has succeeded, which is tried here once.
+        With SQLite the data may stay in its files until `overwrite_log` has succeeded, which is tried once here.
         """
         with writing(self._engine) as connection:
             held = sa.select(entries.c.number, entries.c.id).join(personal_data).where(entries.c.id.in_(ids))
@@ -136,9 +136,9 @@ class Ledger:
         return len(found)
 
     def note_checks(self, model: str, version: str, at: str, kept: Mapping[int, bool]) -> None:
-        """Keep whether a version accepts what entries with these numbers promised, in place of what was found before.
+        """Store whether a version accepts the promise of each entry, by number, in place of earlier checks.
 
-        Those that were erased meanwhile are left out. No part of the chain: it can be found again.
+        Entries erased meanwhile are left out. Checks are no part of the chain, as they can be repeated.
         """
         rows = [{"model": model, "version": version, "at": at, "number": n, "kept": one} for n, one in kept.items()]
         with writing(self._engine) as connection:
@@ -151,15 +151,15 @@ class Ledger:
     # --- prove ---
 
     def prove(self) -> Proof:
-        """Verify every row that can be served."""
+        """Verify every row of the ledger that can be served."""
         return prove(self._engine)
 
     def holds(self, head: str) -> bool:
-        """Whether an entry has this hash; a head that was noted earlier must still be in the chain."""
+        """Whether an entry has the hash `head`; a head that was noted earlier must still be in the chain."""
         return holds(self._engine, head)
 
     def links(self, recourse_id: str) -> list[Link]:
-        """The entries of a recourse that is not erased, and of what is recorded about it, in the order of the chain."""
+        """The entries of an unerased recourse, and of letters and reviews about it, in the order of the chain."""
         return links(self._engine, recourse_id)
 
     # --- find ---
@@ -182,7 +182,7 @@ class Ledger:
     def references(
         self, ids: Sequence[str], *, key: str | None, models: Collection[str] | None
     ) -> dict[str, str | None]:
-        """The references of those of some recourses that are not erased, and that `key` asked for and `models` gave."""
+        """References, by id, of unerased recourses among `ids` that `key` asked for and `models` gave; None: any."""
         where = [entries.c.kind == Kind.GIVEN]
         where += [] if key is None else [entries.c.key == key]
         where += [] if models is None else [entries.c.model.in_(models)]
@@ -195,9 +195,9 @@ class Ledger:
         return found
 
     def due(self, *, given_before: datetime, now: datetime, limit: int, after: int = 0) -> list[Record]:
-        """Recourses from before a moment that have expired and still hold personal data; the oldest first.
+        """At most `limit` recourses, oldest first, that have expired and still hold personal data.
 
-        Those with a number greater than `after`.
+        They were given before `given_before`, and their numbers are greater than `after`.
         """
         query = HELD.where(
             personal_data.c.number > after,
@@ -209,7 +209,7 @@ class Ledger:
             return [record_of(row) for row in connection.execute(query.order_by(personal_data.c.number).limit(limit))]
 
     def newest_at(self) -> str | None:
-        """When the newest entry was made; None if there is none."""
+        """Timestamp of the newest entry; None if there is none."""
         with self._engine.connect() as connection:
             return connection.scalar(sa.select(entries.c.at).order_by(entries.c.number.desc()).limit(1))
 
@@ -220,7 +220,7 @@ class Ledger:
             return connection.scalar(query) or 0
 
     def promises(self, which: Promises) -> Iterator[list[Record]]:
-        """The promises in the order of the chain, `AT_ONCE` at a time."""
+        """The promises in a selection, in the order of the chain, `AT_ONCE` at a time."""
         after = 0
         while True:
             query = RECORDS.where(*_conditions(which), personal_data.c.number.is_not(None), entries.c.number > after)
@@ -232,18 +232,18 @@ class Ledger:
             after = found[-1].entry.number
 
     def newest_found(self, model: str, most: int) -> Iterator[list[Record]]:
-        """Recourse of all versions of a model that was found and is not erased, also expired; newest first.
+        """Unerased recourse with status found, expired or not, of all versions of a model; newest first.
 
         `AT_ONCE` at a time, and at most `most`.
         """
         return self._newest(most, *_found(model))
 
     def newest_given(self, model: str, *, since: str | None, until: str | None) -> Iterator[list[Record]]:
-        """Recourse of all versions of a model that was asked for in a period and is not erased; newest first."""
+        """Unerased recourse that any version of a model gave in a period, newest first, `AT_ONCE` at a time."""
         return self._newest(sys.maxsize, *_given(model, since, until))
 
     def count_erased(self, model: str, *, since: str | None, until: str | None) -> int:
-        """Number of recourses of a period that `newest_given` lacks."""
+        """Number of erased recourses of a period, which `newest_given` leaves out."""
         query = sa.select(sa.func.count()).select_from(entries.outerjoin(personal_data))
         with self._engine.connect() as connection:
             where = *_given(model, since, until), personal_data.c.number.is_(None)
@@ -262,7 +262,7 @@ class Ledger:
             before, left = found[-1].entry.number, left - len(found)
 
     def count_found(self, model: str) -> int:
-        """Number of recourses that `newest_found` gives without a limit."""
+        """Number of recourses that `newest_found` gives without a limit `most`."""
         with self._engine.connect() as connection:
             return connection.scalar(sa.select(sa.func.count()).select_from(HELD_FROM).where(*_found(model))) or 0
 

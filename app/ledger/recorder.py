@@ -63,7 +63,7 @@ Forget = Callable[[Sequence[Record]], Awaitable[None]]
 
 
 class Recorder:
-    """The ledger of one process; used from one event loop."""
+    """Opens, writes, reads and sweeps the ledger for one process; used from one event loop."""
 
     def __init__(self, settings: Settings, forget: Forget) -> None:
         self._settings = settings
@@ -94,7 +94,7 @@ class Recorder:
         self._opening = asyncio.get_running_loop().create_task(self._open())
 
     async def close(self) -> None:
-        """Write waiting records and close the database; give up if it does not answer."""
+        """Write the waiting records and close the database; give up if that does not answer."""
         self._closing.set()
         tasks = (self._opening, self._sweeping, self._writing, self._overwriting)
         if begun := [task for task in tasks if task is not None]:
@@ -115,10 +115,10 @@ class Recorder:
             raise LedgerUnavailable(self._reason)
 
     async def record(self, *records: NewRecord) -> None:
-        """Return once the records are on disk; one that was recorded before stays unchanged.
+        """Return once the records are on disk; one that was recorded before stays as it was.
 
-        Raises `LedgerUnavailable`; then they are not in the ledger, unless the database stopped answering during the
-        write.
+        Raises `LedgerUnavailable`; then the records are not in the ledger, unless the database stopped answering during
+        the write.
         """
         if not records:
             return
@@ -136,13 +136,13 @@ class Recorder:
             self._waiting.pop(written, None)
 
     async def ask(self, question: Callable[[Ledger], Answer]) -> Answer:
-        """The result of a query of the ledger, run in a thread. Raises `LedgerUnavailable`."""
+        """Run a query of the ledger in a thread and return its result. Raises `LedgerUnavailable`."""
         return await self.run(lambda engine: question(Ledger(engine)))
 
     async def run(self, work: Callable[[sa.Engine], Answer]) -> Answer:
-        """The result of work on the database, run in a thread.
+        """Run a function of the database in a thread and return its result.
 
-        Raises `LedgerUnavailable`, at the latest after `PATIENCE_S`; work that has begun goes on in its thread.
+        Raises `LedgerUnavailable`, at the latest after `PATIENCE_S`; a function that has begun goes on in its thread.
         """
         return await self._run(self._threads, work)
 
@@ -161,7 +161,7 @@ class Recorder:
     async def sweep(self, *, trust_clock: bool = False) -> int:
         """Erase the personal data of expired recourses older than the retention period; returns their number.
 
-        Also deletes expired idempotent answers, and what keys have spent long ago. Age is that of `SureClock`, or with
+        Also deletes expired idempotent answers, and old counts of spent rows. The time is that of `SureClock`, or with
         `trust_clock` that of this machine's clock.
         """
         time_of = partial(datetime.now, UTC) if trust_clock else self._sure_now
@@ -180,15 +180,15 @@ class Recorder:
 
     @property
     def clock_doubted(self) -> bool:
-        """Whether the clock is so far ahead of the newest entry that nothing is deleted by its time."""
+        """Whether this machine's clock is so far ahead of the newest entry that nothing is deleted by it."""
         return self._clock is not None and self._clock.doubted
 
     def believed_now(self) -> datetime:
-        """The time of this machine's clock; while that is doubted, the time that is expected."""
+        """The time of this machine's clock; while that is doubted, the newest known time plus the time since."""
         return datetime.now(UTC) if self._clock is None else self._clock.now()
 
     def clock_warnings(self) -> list[str]:
-        """A sentence that this machine's clock is doubted; empty where it is not."""
+        """One sentence if this machine's clock is doubted; else none."""
         if self._clock is None:
             return []
         sure, own = self._clock.now(), datetime.now(UTC)
@@ -203,7 +203,7 @@ class Recorder:
         return self._clock.now()
 
     async def erase(self, records: Sequence[Record], why: str) -> int:
-        """Erase personal data, in the ledger and elsewhere; returns how many recourses still had some."""
+        """Erase the personal data of recourses, in ledger and jobs; returns how many still had some."""
         await self._forget(records)
         ids = [record.entry.id for record in records]
         erased = await self.ask(lambda ledger: ledger.erase(ids, why, datetime.now(UTC)))
@@ -211,7 +211,7 @@ class Recorder:
         return erased
 
     async def erase_answers(self, ids: Sequence[str]) -> int:
-        """Delete the idempotent answers with a recourse or job of one of these ids."""
+        """Delete the idempotent answers that belong to one of these recourses or jobs; returns how many."""
         erased = await self.run(lambda engine: IdempotentAnswers(engine).erase(ids))
         self._overwrite_soon()
         return erased

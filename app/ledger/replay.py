@@ -18,20 +18,19 @@ REPLAY_S = 60.0
 
 
 def replay(store: Store, record: Record, plan_s: float) -> list[str]:
-    """The fields in which the answer to a stored request differs now.
+    """Recompute the answer to a stored request, and list the fields in which it now differs.
 
-    Ids, times, timings and what later versions kept of promised shares are not compared.
-
-    An answer that depended on a deadline, or on other versions of the model, may differ.
+    Ids, times, timings and what later versions kept of promised shares are not compared. An answer that depended on a
+    deadline, or on other versions of the model, may differ.
 
     Parameters
     ----------
-    plan_s : time in seconds for the joint bounds of a plan, unless a job computed the answer, which had no such limit
+    plan_s : seconds for the joint bounds of a plan; not used if a job computed the answer, which has no such limit
 
     Raises
     ------
-    Erased : the entry has no request any more
-    UnknownModel, ModelUnusable : the model that was asked is not there any more
+    Erased : the request is erased
+    UnknownModel, ModelUnusable : the model that was asked is no longer available
     """
     kept = personal_data(record)
     request, before = json.loads(kept.request), json.loads(kept.answer)

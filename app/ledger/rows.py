@@ -53,7 +53,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """An entry of the chain with what it covers."""
+    """An entry of the hash chain with the data that it covers, and whether its hash is right."""
 
     record: Record
     before: str
@@ -64,7 +64,7 @@ class Link:
 
 
 def entry_of(row: sa.Row[Any]) -> Entry:
-    """The entry of a row."""
+    """The `Entry` in a row of the database."""
     facts = {field: getattr(row, field) for field in Entry.__slots__}
     return Entry(**facts | {"kind": Kind(row.kind)})
 
@@ -73,7 +73,7 @@ def entry_of(row: sa.Row[Any]) -> Entry:
 
 
 def is_entry(row: sa.Row[Any], before: str) -> bool:
-    """Whether the row hashes to its own hash, given the hash before it."""
+    """Whether a row's stored hash is right, given the hash of the row before."""
     try:
         return entry_of(row).hash(before) == row.hash
     except (TypeError, ValueError):
@@ -81,7 +81,7 @@ def is_entry(row: sa.Row[Any], before: str) -> bool:
 
 
 def has_its_personal_data(row: sa.Row[Any]) -> bool:
-    """Whether the personal data matches the digest in its entry."""
+    """Whether a row's personal data matches the digest in its entry."""
     try:
         return _data_of(row).digest(row.salt) == row.digest
     except TypeError:
@@ -93,13 +93,13 @@ def _data_of(row: sa.Row[Any]) -> PersonalData:
 
 
 def record_of(row: sa.Row[Any]) -> Record:
-    """The record of a row."""
+    """The `Record` in a row of the database."""
     data = None if row.salt is None else _data_of(row)
     return Record(entry=entry_of(row), personal_data=data, erased_at=row.erased_at, key=row.key)
 
 
 def link_of(row: sa.Row[Any], recourse_id: str) -> Link:
-    """A row of a case, with the hash `before` it."""
+    """The `Link` in a row about a recourse; the row has the hash of the entry before as `before`."""
     before = FIRST if row.number == 1 else row.before
     holds = is_entry(row, before) and has_its_personal_data(row) and recourse_id in (row.id, row.about)
     return Link(record=record_of(row), before=before, hash=row.hash, holds=holds)

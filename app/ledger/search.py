@@ -21,7 +21,7 @@ _OTHERS = entries.alias("others")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """What is searched for; None for whatever it is."""
+    """The conditions of a search for recourse; None for no condition."""
 
     reference: str | None = None
     job: str | None = None
@@ -44,7 +44,7 @@ class Search:
 
 
 def outlines(limit: int, search: Search) -> sa.Select[Any]:
-    """The query for a page: entries, their references, and whether they were kept."""
+    """The query for a page of recourse: entries, their references, and whether their promises were kept."""
     each: Collection[str | None] = [search.model]
     if search.models is not None and search.model not in search.models:
         each = search.models if search.model is None else []

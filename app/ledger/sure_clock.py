@@ -20,11 +20,11 @@ ADVICE = (
 
 
 class SureClock:
-    """The clock of this machine, unless it is too far ahead of the last time that is known.
+    """This machine's clock, doubted where it is too far ahead of the last known time.
 
     Parameters
     ----------
-    known : a time that has come, such as that of the newest entry; None if nothing is known
+    known : a time in the past, such as that of the newest entry; None if no such time is known
     """
 
     def __init__(self, known: datetime | None) -> None:
@@ -33,7 +33,7 @@ class SureClock:
         self._doubted_at_s: float | None = None
 
     def now(self) -> datetime:
-        """The time of the clock, or while that is doubted, the known time and what has passed since."""
+        """The clock's time; while that is doubted, the last known time plus the time that has passed since."""
         now, now_s = datetime.now(UTC), time.monotonic()
         expected = now if self._known is None else self._known + timedelta(seconds=now_s - self._known_at_s)
         if now - expected > JUMP:
@@ -47,5 +47,5 @@ class SureClock:
 
     @property
     def doubted(self) -> bool:
-        """Whether the last `now` was not that of the clock."""
+        """Whether the last `now` doubted the clock."""
         return self._doubted_at_s is not None

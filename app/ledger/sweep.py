@@ -7,11 +7,11 @@ from app.settings import Settings
 
 
 async def sweep(settings: Settings, *, trust_clock: bool) -> int | None:
-    """`Recorder.sweep` without a running service; how many recourses were erased, None if the clock is doubted.
+    """`Recorder.sweep` without a running service: number of recourses erased; None if the clock is doubted.
 
     With `trust_clock` old jobs are deleted as well: a service that restarts before it believes its clock keeps them.
 
-    Raises `NotReady`, with what is wrong with the databases.
+    Raises `NotReady`, whose sentence says why the databases cannot be used.
     """
     async with opened(settings) as service:
         erased = await service.ledger.sweep(trust_clock=trust_clock)

@@ -50,7 +50,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """``function(*args)``, which a child must have called before it begins a call. Idempotent."""
+    """What a child must have loaded before it begins a call: by ``function(*args)``, which is idempotent."""
 
     name: str
     """Name of what it loads."""
@@ -86,7 +86,7 @@ def start_fork_server() -> None:
 
 
 def end_fork_server() -> None:
-    """End the fork server of this process, and its children with it: the next child begins another one."""
+    """End the fork server of this process and all its children; the next child starts a new one."""
     while _fork_servers:
         if not _has_ended(pid := _fork_servers.pop()):
             os.kill(pid, signal.SIGKILL)
@@ -105,8 +105,8 @@ class Child:
 
     Parameters
     ----------
-    nice : increment of its niceness, 0 to 19
-    memory_mb : most address space that it may have; 0 for no limit
+    nice : increment of the niceness of the process, 0 to 19
+    memory_mb : largest address space of the process, in MB; 0 for no limit
     """
 
     def __init__(self, nice: int = 0, memory_mb: int = 0) -> None:
@@ -124,7 +124,7 @@ class Child:
         self._met: list[Need] = []  # its arguments need no hash
 
     async def start(self, on_end: Callable[["Child"], None]) -> None:
-        """Return when it is ready for calls; `on_end` is called when it has ended, busy or not.
+        """Start the process, and return when it is ready for calls; `on_end` is called when it has ended.
 
         Raises `OSError` if the fork server cannot be reached, `LaneCrashed` if the child ends before it is ready.
         """
@@ -159,7 +159,7 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether the process still holds its end of the socket: asked of the kernel, as the loop may not know yet."""
+        """Whether the process holds its end of the socket; asks the kernel, as the event loop may not know yet."""
         return not self._ended.is_set() and is_connected(self._socket)
 
     @property
@@ -169,18 +169,18 @@ class Child:
 
     @property
     def known(self) -> int:
-        """Number of needs that the child has met and cannot have forgotten."""
+        """Number of `Need`s that the child has met, as by loading a model, and cannot have dropped."""
         return len(self._met)
 
     def has_met(self, need: Need | None) -> bool:
-        """Whether the child has met the need and cannot have forgotten it, so that a call need not state it."""
+        """Whether the child has met a `Need`, as by loading its model, and cannot have dropped it."""
         return need in self._met
 
     async def meet(self, need: Need, cpu_s: float, origin: Origin = (None, None)) -> None:
-        """Let it meet a need within so much processor time, and `WALL_FACTOR` times that by the clock.
+        """Load what is needed within `cpu_s` of processor time, and `WALL_FACTOR` times that by the clock.
 
-        After a cancellation, `Overloaded` (it took longer) and `LaneCrashed` the child must be replaced. Any other
-        `RecourseError` is the need's own.
+        After a cancellation, `Overloaded` (it took longer) or `LaneCrashed`, the child must be replaced. Any other
+        `RecourseError` is that of the function that loads.
         """
         self.loading = need.name
         wall_s = WALL_FACTOR * cpu_s
@@ -207,10 +207,10 @@ class Child:
         return self._process.exitcode in (-signal.SIGPROF, -signal.SIGALRM)
 
     async def call(self, call: Call, kill_after_s: float, on_progress: Progress | None = None) -> Any:
-        """The result of a call.
+        """Send a call to the child, and return its result.
 
-        After a cancellation, after `LaneTimeout`, if it did not end within `kill_after_s`, and after `LaneCrashed` the
-        child must be replaced.
+        After a cancellation, `LaneTimeout` (no result within `kill_after_s`) or `LaneCrashed`, the child must be
+        replaced.
         """
         assert self._writer is not None, "it has started"
         message = pickle.dumps(call)
@@ -242,7 +242,7 @@ class Child:
         return message
 
     async def kill(self) -> None:
-        """Kill the process; returns when it has ended. One that has not begun ends at the end of its socket."""
+        """Kill the process and wait for its end; one that has not begun ends as its socket closes."""
         if self._writer is None:
             self._socket.close()
             self._theirs.close()

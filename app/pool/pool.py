@@ -50,17 +50,17 @@ FAILURES: dict[type[RecourseError], str] = {LaneTimeout: "timeout", Overloaded: 
 
 
 class Pool:
-    """Warm children for one kind of work; used from one event loop.
+    """Child processes that are kept ready for one kind of work; used from one event loop.
 
     Parameters
     ----------
     name : for the log and the metrics
-    size : number of children; as many again while some take long to meet a need
-    needs : what idle children meet in the background, one at a time
+    size : number of children; up to twice as many while some take long to load a model
+    needs : returns what idle children load in the background, one at a time
     nice : increment of the niceness of the children, 0 to 19
-    memory_mb : most address space of a child; 0 for no limit
-    load_s : most processor time to meet a need
-    quarantine : counts what ends children before they begin a call, and refuses it
+    memory_mb : largest address space of a child, in MB; 0 for no limit
+    load_s : most processor time to load a model, in seconds
+    quarantine : counts the children that each model ends while it is loaded, and refuses such models
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Pool:
 
     @property
     def warm(self) -> int:
-        """Number of children that have begun, at most `size`."""
+        """Number of children that have started, at most `size`."""
         return min(len(self._children), self.size)
 
     def state(self) -> LaneState:
@@ -119,21 +119,21 @@ class Pool:
 
     @property
     def problems(self) -> dict[str, str]:
-        """Reason for each model that some child could not load at its last attempt, by name."""
+        """Why some child could not load a model at its last attempt, by the name of the model."""
         return {name: why for child in self._children for name, why in child.problems.items()}
 
     @property
     def loading(self) -> list[str]:
-        """Names of what children are loading now."""
+        """Names of the models that children are loading now."""
         return sorted({child.loading for child in self._loads if child.loading is not None})
 
     @property
     def pids(self) -> set[int]:
-        """Process ids of all children that have begun."""
+        """Process ids of all children that have started."""
         return {child.pid for child in self._children if child.pid is not None}
 
     def start(self) -> None:
-        """Start all children, once, in the background; calls wait until one is ready."""
+        """Start all children in the background, at the first call only; calls wait until a child is ready."""
         if not self._started:
             self._started = True
             self._balance()
@@ -156,20 +156,20 @@ class Pool:
         on_progress: Progress | None = None,
         need: Need | None = None,
     ) -> Any:
-        """Result of ``function(*args, deadline_s=...)`` in a child that has met the need.
+        """Run ``function(*args, deadline_s=...)`` in a child that has loaded `need`, and return the result.
 
-        The deadline is what is left of `timeout_s` after waiting for a child and for its need. With `wait_s`, the call
-        may wait that long and has all of `timeout_s` after that. With `on_progress`, the function is also passed
-        ``progress=``.
+        `deadline_s` is what is left of `timeout_s` once a child is free and has loaded `need`. With `wait_s`, the call
+        may wait that long, and the function still has all of `timeout_s`. With `on_progress`, the function is also
+        passed ``progress=``.
 
         Raises
         ------
-        Overloaded : the queue is full, no child became free in time, or the need was not met in time; a child that is
-            meeting it goes on with that
+        Overloaded : the queue is full, no child became free in time, or `need` was not loaded in time; a child that is
+            loading it goes on
         LaneTimeout : the child exceeded its time limit and was killed
         LaneCrashed : the child died
-        ModelQuarantined : the need has ended children before
-        RecourseError : raised by the function or the need; `InternalError` for any other exception
+        ModelQuarantined : the model to load has ended children before
+        RecourseError : raised by the function or while loading; `InternalError` for any other exception
         """
         if need is not None:
             self._quarantine.require(need.name)

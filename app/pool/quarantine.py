@@ -23,14 +23,14 @@ def _never(_name: str) -> int:
 
 
 class Quarantine:
-    """The models that have ended children of this process, before their first answer; used from one event loop.
+    """Refuses, for a time, models that have ended several children while loading; used from one event loop.
 
-    What ends a child later, in a computation, is not counted: one request in a thousand may do that, and a client must
+    A child that ends later, in a computation, is not counted: one request in a thousand may do that, and a client must
     not be able to take a model away from the others.
 
     Parameters
     ----------
-    released : when a name was last released; another value than before ends its quarantine
+    released : returns when a model was last released; another value than before ends its quarantine
     """
 
     def __init__(self, released: Callable[[str], int] = _never) -> None:
@@ -55,30 +55,30 @@ class Quarantine:
             log.error("model-quarantined", model=name, seconds=pause_s)
 
     def acquit(self, name: str) -> None:
-        """Note that a child has loaded it."""
+        """Note that a child has loaded the model, which clears it of all lost children."""
         if self.doubts(name):
             self._forget(name)
             log.info("model-acquitted", model=name)
 
     def doubts(self, name: str) -> bool:
-        """Whether the model has ended a child that loaded it."""
+        """Whether the model has ended a child that was loading it."""
         self._forget_released(name)
         return self._strikes[name] > 0
 
     def require(self, name: str) -> None:
-        """Raise `ModelQuarantined` if it is in quarantine and may not be tried yet."""
+        """Raise `ModelQuarantined` if the model is in quarantine and may not be tried yet."""
         self._forget_released(name)
         if monotonic() < self._until_s.get(name, 0.0):
             raise ModelQuarantined(self._sentence(name), model=name)
 
     def names(self) -> list[str]:
-        """The models in quarantine."""
+        """Names of the models in quarantine."""
         for name in list(self._since):
             self._forget_released(name)
         return sorted(name for name, count in self._strikes.items() if count >= STRIKES)
 
     def warnings(self) -> list[str]:
-        """A sentence for each."""
+        """One sentence for each model in quarantine."""
         return [self._sentence(name) for name in self.names()]
 
     def _forget_released(self, name: str) -> None:

@@ -33,7 +33,7 @@ Origin = tuple[str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``function(*args, **options)``, with time limits that the kernel keeps; 0 for none."""
+    """A call ``function(*args, **options)``, with time limits that the kernel enforces; 0 for none."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -50,7 +50,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A result that is mostly texts, which the child has encoded: they pass through its server as they are."""
+    """A result that is mostly texts, which the child encodes and the server passes on unchanged."""
 
     facts: dict[str, Any]
     """Plain data, for the server."""
@@ -58,11 +58,11 @@ class Written:
 
 
 def serve(channel: socket.socket, nice: int, memory_mb: int) -> None:
-    """Answer calls from a socket until it closes, in JSON; with at most so much address space, unless it is 0.
+    """Answer calls from a socket in JSON until it closes; `memory_mb` limits the address space unless it is 0.
 
-    ``{"parent": process id}`` first. Then for each call ``{"ok": result}`` or ``{"error": error.to_dict()}``, and
-    before that any number of ``{"progress": [done, total]}``. Of a result that is `Written`, ``{"ok": facts, "texts":
-    {name: bytes}}`` is followed by a line feed and the texts.
+    First it sends ``{"parent": process id}``; then, for each call, any number of ``{"progress": [done, total]}`` and
+    either ``{"ok": result}`` or ``{"error": error.to_dict()}``. A result that is `Written` is sent as ``{"ok": facts,
+    "texts": {name: number of bytes}}``, a line feed and the texts.
     """
     parent = os.getppid()
     die_with(parent)
@@ -110,7 +110,7 @@ def _signal_end(channel: socket.socket, *, on: bool) -> None:
 
 
 def is_connected(channel: socket.socket) -> bool:
-    """Whether the other side of a socket is open; asked of the kernel."""
+    """Whether the other end of a socket is open; asks the kernel."""
     try:
         return channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
     except BlockingIOError:

@@ -24,7 +24,7 @@ _long: ContextVar[bool] = ContextVar("long", default=False)
 
 @contextmanager
 def long_calls(long: bool = True) -> Iterator[None]:
-    """Marks the calls made inside as long: they take many times as long as others, and wait in queues of their own."""
+    """Mark the calls made in this context as long ones, which wait in queues of their own."""
     token = _long.set(long)
     try:
         yield
@@ -33,11 +33,11 @@ def long_calls(long: bool = True) -> Iterator[None]:
 
 
 class Turns:
-    """The calls that wait for one of some children; used from one event loop.
+    """The queues in which calls wait for a child of one pool; used from one event loop.
 
     Each caller has a queue of short calls and one of long ones, and the queue that was served longest ago is the next
     (round robin, in which a caller who asks now and then does not wait for those that ask all the time). Long calls
-    have all children but one at most, where there are several, so that a short one waits for no long one.
+    get at most all children but one, if there are several, so that a short one waits for no long one.
 
     Parameters
     ----------
@@ -59,10 +59,10 @@ class Turns:
         return sum(not turn.done() for queue in self._queues.values() for turn, *_ in queue)
 
     def join(self, most: int, need: Need | None = None) -> asyncio.Future[Child]:
-        """A turn of the caller of this context, with a child that has met the need if one is free.
+        """Queue a call of the current caller; the future gives a free child, if possible one that has met `need`.
 
-        Raises `Overloaded` if `most` of its calls wait already. Of long calls fewer may wait: in a queue of many, each
-        would have used up its deadline when its turn comes.
+        Raises `Overloaded` if `most` calls of the caller wait already. Of long calls fewer may wait: in a queue of
+        many, each would have used up its deadline when its turn comes.
         """
         name = caller.get(), _long.get()
         most = max(1, most // LONG_SHARE) if _long.get() else most
@@ -75,7 +75,7 @@ class Turns:
         return turn
 
     def serve(self, free: list[Child]) -> None:
-        """Give free children to the calls whose turn it is."""
+        """Give free children to the waiting calls whose turn it is."""
         while free and (found := self._next()) is not None:
             turn, long, need = found
             child = next((one for one in reversed(free) if one.has_met(need)), free[-1])

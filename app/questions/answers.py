@@ -55,7 +55,7 @@ LEAVES = frozenset((str, float, int, bool, type(None)))
 def plain(part: Any) -> Any:
     """An answer as plain data, ready for `json`: fields in the order in which they are declared.
 
-    Numbers of answers have the digits that they carry; records, changes and what the request says are exact.
+    Computed numbers are rounded to the digits that they carry; records, changes and values of the request are exact.
     """
     if type(part) in LEAVES:
         return part
@@ -92,7 +92,7 @@ def _carried(value: Any) -> Any:
 
 
 def encoded(answer: Json) -> bytes:
-    """The bytes of an answer that clients get."""
+    """The JSON of an answer in bytes, as clients get it."""
     return _ENCODER.encode(answer).encode()
 
 
@@ -266,7 +266,7 @@ UNREAD = {"probability": None, "score": None, "points": None}
 
 
 def without_scores(answer: Json, *, brought: bool) -> Json:
-    """The answer without the score of the caller's record; without those of the counterfactuals too if `brought`."""
+    """The answer without the score of the applicant's record; with `brought`, also without counterfactuals' scores."""
     decisions = [answer["factual"]]
     if brought:
         decisions += [one["validity"]["current"] for one in answer["counterfactuals"]]
@@ -288,7 +288,7 @@ def decision(score: float | None, probability: float | None, scale: PointScale |
 
     Parameters
     ----------
-    scale : of a model that gives points
+    scale : converts scores to points; None for a model without points
     """
     return Decision(
         probability=rounded_output(probability, score),
@@ -312,7 +312,7 @@ def counterfactual_answer(
     scale: PointScale | None,
     before: Sequence[AssessedCounterfactual],
 ) -> CounterfactualAnswer:
-    """One record in the model's own terms; `before` are the ways that the answer lists first."""
+    """The part of an answer about one counterfactual; `before` are the ways that it lists earlier."""
     certificate = found.certificate
     made = changes_of(action_set, found.row_raw, found.accepted)
     return CounterfactualAnswer(
@@ -337,12 +337,12 @@ def counterfactual_answer(
 def counterfactual_answers(
     action_set: ActionSet, found: Sequence[AssessedCounterfactual], scale: PointScale | None
 ) -> tuple[CounterfactualAnswer, ...]:
-    """Records in their order, ranked from 1."""
+    """The parts of an answer about counterfactuals, in their order, ranked from 1."""
     return tuple(counterfactual_answer(action_set, one, scale, found[:k]) for k, one in enumerate(found))
 
 
 def nearest_answer(action_set: ActionSet, found: Counterfactual, scale: PointScale | None) -> Nearest:
-    """The record that came nearest."""
+    """The part of an answer about the record that came nearest to what was asked for."""
     current = decision(found.score, found.probability, scale)
     return Nearest(
         applicant=action_set.space.record(found.row_raw),
@@ -360,7 +360,7 @@ def nearest_answer(action_set: ActionSet, found: Counterfactual, scale: PointSca
 def changes_of(
     action_set: ActionSet, row_raw: Float[np.ndarray, "p"], accepted: Mapping[int, AcceptedValues] | None = None
 ) -> tuple[FeatureChange, ...]:
-    """What differs from the factual."""
+    """The changes that make `row_raw` of the applicant's record."""
     clock, providing = action_set.clock, provided(action_set)
     if providing is not None and not action_set.space.in_state(row_raw[None])[0, list(providing.given)].any():
         clock = providing.clock  # stating a value takes no time; changing it does
@@ -368,7 +368,7 @@ def changes_of(
 
 
 def plan_answer(plan: PlanCertificate | None) -> Plan | None:
-    """The joint bounds of a plan, without a job."""
+    """The part of an answer about a plan, with joint bounds but no job; None without a plan."""
     if plan is None:
         return None
     status: Literal["complete", "bracket"] = "complete" if plan.status == "complete" else "bracket"

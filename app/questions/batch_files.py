@@ -45,12 +45,12 @@ PARQUET_ROWS = 1000
 
 
 class BatchRefused(Exception):
-    """The batch cannot be computed; the sentence says why."""
+    """Raised where a batch cannot be computed; the sentence says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Applicants in a file, and the file of their answers."""
+    """A file of applicants, and the file for their answers."""
 
     source: Path
     output: Path
@@ -62,22 +62,22 @@ class Batch:
 
     @property
     def part(self) -> Path:
-        """Lines of the rows that are done."""
+        """Path of the file with the lines of finished rows, beside the output."""
         return self.output.with_name(f"{self.output.name}.part")
 
     @property
     def asked(self) -> Path:
-        """The file that keeps the question of an unfinished batch, beside its output."""
+        """Path of the file that keeps the question of an unfinished batch, beside the output."""
         return self.output.with_name(f"{self.output.name}.part.json")
 
     @contextmanager
     def begun(self, *, resume: bool) -> Iterator[tuple[int, int]]:
-        """Prepare to write, and keep other processes from it; the number of finished rows, and of all rows.
+        """Reserve the output for this process. Yields the number of finished rows, and of all rows.
 
         Raises
         ------
         BatchRefused : the input cannot be read, lacks a column or has one twice; another process writes the same
-            output; there are finished rows and `resume` is false; or they are of another question
+            output; finished rows exist and `resume` is false, or they belong to another question
         """
         for path in (self.source, self.output):
             if path.suffix not in FORMATS:
@@ -153,13 +153,13 @@ class Batch:
             return count_and_mark(cells, self.model.space.schema)
 
     def rows(self) -> Iterator[Json]:
-        """The applicants as `kinds.batch_job` takes them."""
+        """The applicants, each as a row of a payload for `kinds.batch_job`."""
         if self.source.suffix == LINES:
             return map(line_to_row, _records(self.source))
         return map(Reader(self.model.space.schema, self._count()[1]).row, _records(self.source))
 
     def finish(self) -> Counter[str]:
-        """Turn the lines into the output; the number of lines of each status."""
+        """Write the output from the finished lines. Returns the number of lines of each status."""
         counts: Counter[str] = Counter()
         if self.output.suffix == LINES:
             unfinished = self.output.with_name(f"{self.output.name}.tmp")
@@ -189,7 +189,7 @@ class Batch:
 
 
 async def compute(settings: Settings, batch: Batch, done: int, on_progress: Callable[[int], None]) -> None:
-    """Compute the rows after the first `done` in a pool of processes, and write their lines.
+    """Compute the rows after the first `done` in a pool of processes, and append their lines to `batch.part`.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ async def compute(settings: Settings, batch: Batch, done: int, on_progress: Call
 
 
 def lane_of(settings: Settings, store: Store) -> Pool:
-    """A started pool for a command; to be closed."""
+    """Start a pool of child processes for a command, which has to close it."""
     lane = Pool(
         "batch",
         settings.lanes_bounds,
@@ -225,7 +225,7 @@ def lane_of(settings: Settings, store: Store) -> Pool:
 async def in_order(
     lane: Pool, kind: kinds.JobKind, store: Store, common: Json, rows: Iterator[Json], first: int
 ) -> AsyncIterator[list[str]]:
-    """The lines of each group in turn, as a kind computes them, while the next ones are being computed."""
+    """Lines of each group of rows in turn, computed by a kind of job, while later groups are being computed."""
     running: deque[asyncio.Task[list[str]]] = deque()
     try:
         while True:

@@ -41,7 +41,7 @@ Batch: TypeAlias = tuple[Question, Terms, Rows]
 
 
 def limits(max_bytes: int) -> dict[tuple[str, str], int]:
-    """The largest body of each media type."""
+    """Largest body of a batch in bytes, by path and media type."""
     return {(PATH, NDJSON): max_bytes, (PATH, CSV): max_bytes, (PATH, JSON): min(max_bytes, LARGEST_WHOLE)}
 
 

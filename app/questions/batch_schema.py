@@ -45,7 +45,7 @@ class BatchCommon(RecourseQuestion, SeveralWays):
     """Keep questions and answers in the ledger, as with a single request. If false, only the job has them."""
 
     def question(self) -> Question:
-        """The question of the batch, with the number of alternatives."""
+        """The question that the batch asks about each applicant, with the number of alternatives."""
         return self.counted(super().question(), self.method)
 
 
@@ -64,7 +64,7 @@ class BatchProblem(Problem):
 
 
 def line_to_row(line: bytes) -> Json:
-    """An applicant in a line of JSON, or the error of the row."""
+    """The applicant in a line of JSON as a row of a batch; a row that holds the error if it is invalid."""
     try:
         return to_row(read_json(line))
     except InvalidRequest as error:
@@ -72,7 +72,7 @@ def line_to_row(line: bytes) -> Json:
 
 
 def to_row(value: Any) -> Json:
-    """An applicant, or the error of the row."""
+    """An applicant as a row of a batch; a row that holds the error if it is invalid."""
     try:
         return validated(BatchRow, value).model_dump()
     except InvalidRequest as error:
@@ -80,7 +80,7 @@ def to_row(value: Any) -> Json:
 
 
 def refused_row(value: Any, error: RecourseError) -> Json:
-    """The row of a value that is no applicant."""
+    """The row of a batch for a value that is no valid applicant: its error, and its reference if it has one."""
     reference = value.get("reference") if isinstance(value, dict) else None
     known = isinstance(reference, str) and len(reference) <= 200 and reference.isprintable()
     return {"refused": error.to_dict(), "reference": reference if known else None}

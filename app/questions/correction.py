@@ -26,13 +26,13 @@ from app.recourse.verdict import SENTENCES, Reason, Relaxation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectionQuestion(ValidityQuestion):
-    """A correction of the plan that these records form."""
+    """The question how to correct a plan, given as records."""
 
     correction: CorrectionParams
 
     @property
     def takes_long(self) -> bool:
-        """Every correction."""
+        """True: every correction takes long."""
         return True
 
 
@@ -111,12 +111,12 @@ LIMITED = {
 
 
 def compute(asked: RecourseProblem, question: CorrectionQuestion, plan_s: float) -> Correction:
-    """The core's result."""
+    """Correct the plan of a question; `plan_s` is the time in seconds for its joint bounds."""
     return correct(asked, question.rows_raw, question.correction, question.certificate, plan_s=plan_s)
 
 
 def render(frame: Frame, action_set: ActionSet, found: Correction) -> CorrectAnswer:
-    """The answer, from the frame and the core's result."""
+    """The answer made from the frame and a correction."""
     outcome = LIMITED.get(found.reason) if found.reason else None
     ranked = counterfactual_answers(action_set, found.members, frame.points)
     return CorrectAnswer(
@@ -134,13 +134,13 @@ def render(frame: Frame, action_set: ActionSet, found: Correction) -> CorrectAns
 
 
 def corrected_member(member: CounterfactualAnswer, outcome: MemberOutcome) -> CorrectedMember:
-    """A member with the outcome of its correction."""
+    """A member of a plan, with the outcome of its correction."""
     correction = MemberCorrection(changed=outcome is MemberOutcome.CORRECTED, outcome=outcome, detail=OUTCOMES[outcome])
     return CorrectedMember(**{f.name: getattr(member, f.name) for f in fields(member)}, correction=correction)
 
 
 def corrected_plan(before: PlanCertificate | None, after: PlanCertificate | None) -> CorrectedPlan | None:
-    """The joint bounds before and after a correction."""
+    """The joint bounds of a plan before and after its correction; None without bounds after it."""
     plan = plan_answer(after)
     if plan is None:
         return None

@@ -37,7 +37,10 @@ def written_answer(
     *,
     deadline_s: float,
 ) -> Written:
-    """`answer`, written; runs in a child. `deadline_ms` is that of the request, which the ledger keeps."""
+    """Compute the answer to a question, and encode it as `Written`; runs in a child.
+
+    `deadline_ms` is the deadline that the request states, for the ledger.
+    """
     found = answer(ref, name, question, frame, plan_s, deadline_s=deadline_s)
     if not frame.stored:
         return written(name, found, detail)
@@ -47,7 +50,7 @@ def written_answer(
 
 
 def written(name: str, found: Json, detail: str, request: bytes | None = None) -> Written:
-    """An answer of a use case in the detail that was asked for, with its request if it is to be recorded."""
+    """Encode an answer in full and in the detail asked for, with its request if that is to be recorded."""
     facts = {fact: found[fact] for fact in FACTS if fact in found}
     plan = found.get("plan")
     facts["bracket"] = plan is not None and plan["validity"]["status"] == "bracket"
@@ -60,7 +63,7 @@ def written(name: str, found: Json, detail: str, request: bytes | None = None) -
 
 
 def sent(answer: Written) -> bytes:
-    """What the client gets."""
+    """The bytes of an answer that its client gets."""
     return answer.texts.get(SHOWN, answer.texts[FULL])
 
 
@@ -73,7 +76,7 @@ SHORTENED: Mapping[str, type[Any]] = {RECOURSE: RecourseAnswer, FRONTIER: Fronti
 
 
 def shown(use_case: str, answer: Json, detail: str) -> Json:
-    """The answer in the detail that was asked for."""
+    """The answer in the `detail` that was asked for, `short` or `full`."""
     record = SHORTENED.get(use_case)
     return answer if detail == "full" or record is None else _short(answer, record)
 

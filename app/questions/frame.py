@@ -14,7 +14,7 @@ UNSHOWN = frozenset(("scores", "points"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What is known about an answer before it is computed."""
+    """The facts of an answer that are known before it is computed, such as its id, model and times."""
 
     id: str | None = None
     reference: str | None = None
@@ -34,23 +34,23 @@ class Frame:
 
     @property
     def valid_months(self) -> float:
-        """How long the answer is valid."""
+        """Months from the creation of the answer to its expiry."""
         valid = datetime.fromisoformat(self.expires_at) - datetime.fromisoformat(self.created_at)
         return valid.total_seconds() / 86_400.0 / DAYS_PER_MONTH
 
     def known(self, *names: str) -> Json:
-        """These of its fields, or all that are in an answer."""
+        """The named fields by name; without names, all fields that answers show."""
         shown = names or (f.name for f in fields(self) if f.name not in UNSHOWN)
         return {name: getattr(self, name) for name in shown}
 
     @classmethod
     def from_json(cls, data: Json) -> "Frame":
-        """The frame that `plain` gave, or that is in an answer."""
+        """The frame in plain data: of a frame, or of an answer."""
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         points = known.get("points") and PointScale(**known["points"])
         return cls(**{**known, "model": ModelVersion(**data["model"]), "points": points})
 
 
 def identity(model: RegisteredModel) -> ModelVersion:
-    """How answers name a model."""
+    """The id, version and SHA-256 by which answers name a model."""
     return ModelVersion(id=model.id, version=model.version, sha256=model.sha256)

@@ -23,7 +23,7 @@ from app.recourse.verdict import Reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierQuestion(Question):
-    """The same at several values of one parameter of the method."""
+    """The question what recourse costs at several values of one parameter of the method."""
 
     parameter: str
     """One of the method's knobs."""
@@ -32,12 +32,12 @@ class FrontierQuestion(Question):
 
     @property
     def takes_long(self) -> bool:
-        """Every curve."""
+        """True: every frontier takes long."""
         return True
 
     @property
     def needs_future_models(self) -> bool:
-        """As for every question, and where the frontier is over future validity."""
+        """Whether the question asks for future validity, or varies it."""
         return self.parameter == FUTURE_VALIDITY or self.robustness.future_validity is not None
 
 
@@ -87,7 +87,7 @@ class FrontierAnswer(AnswerPart):
 
 
 def compute(asked: RecourseProblem, question: FrontierQuestion, _plan_s: float) -> Frontier:
-    """The curve."""
+    """The cost-robustness curve of a question."""
     method = METHODS[question.method]
     return frontier(asked, method, question.params, question.parameter, question.values, question.certificate)
 

@@ -91,7 +91,7 @@ FRONTIER_EXAMPLES: Any = {
 
 
 def usual_parameter(method: Any) -> str | None:
-    """The parameter that a frontier varies where the request names none; None for a method without a knob."""
+    """The parameter that a frontier varies where the request names none; None if the method has none to vary."""
     return next(iter(METHODS[method.name].knobs), None)
 
 

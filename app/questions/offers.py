@@ -25,7 +25,7 @@ MORE_WARNING = "{} more of these offers {} not listed."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffersQuestion(Case):
-    """With which terms the model accepts an applicant as they are."""
+    """The question with which contract terms the model accepts an applicant as they are otherwise."""
 
     better: Mapping[str, Better] = field(default_factory=dict)
     """Which way terms are better for this applicant, by name, in place of what the manifest says."""
@@ -34,7 +34,7 @@ class OffersQuestion(Case):
 
     @property
     def takes_long(self) -> bool:
-        """Where future models are asked about every combination."""
+        """Whether future models are asked about every combination of terms."""
         return self.future_validity is not None
 
 
@@ -93,12 +93,12 @@ class OffersAnswer(AnswerPart):
 
 
 def compute(asked: RecourseProblem, question: OffersQuestion, _plan_s: float) -> Offers:
-    """The offers."""
+    """The offers that a question asks for; `_plan_s` is not used."""
     return offers(replace(asked, future_validity=question.future_validity, under="same"), question.better)
 
 
 def render(frame: Frame, action_set: ActionSet, found: Offers) -> OffersAnswer:
-    """The answer."""
+    """The answer made from the frame and the offers."""
     known, lead = found.factual_score is not None, next(iter(found.signs))
     warnings = []
     if found.offers and not found.every:

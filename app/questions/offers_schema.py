@@ -35,7 +35,7 @@ class OffersRequest(AnyQuestion):
     is accepted today. One half of them is asked in the search, `future` reports the other half. Null asks for none."""
 
     def question(self) -> OffersQuestion:
-        """The question, without the applicant's record."""
+        """The question of the request, without the applicant's record."""
         return OffersQuestion(
             constraints=self.constraints, better=self.better, future_validity=self.future_validity, seed=self.seed
         )

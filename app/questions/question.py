@@ -39,7 +39,7 @@ NUMBERS = PlainValidator(_array), PlainSerializer(np.ndarray.tolist)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One applicant, and under which conditions something is asked about them."""
+    """Base of the questions about one applicant: their record, and the conditions that every answer keeps to."""
 
     factual_raw: Annotated[Float[np.ndarray, "p"], *NUMBERS] = field(default_factory=lambda: np.empty(0))
     """The applicant's raw row; empty until the record has been checked against the model's schema."""
@@ -55,17 +55,17 @@ class Case:
 
     @property
     def takes_long(self) -> bool:
-        """Whether the answer takes many times as long as most."""
+        """Whether the answer takes many times as long to compute as most answers."""
         return False
 
     def to_json(self) -> Json:
-        """Plain data, to be kept in a database; `from_json` is its inverse."""
+        """The question as plain data for a database; `from_json` is the inverse."""
         data: Json = reader(type(self)).dump_python(self, mode="json")
         return data
 
     @classmethod
     def from_json(cls, data: Json) -> Self:
-        """The question that `to_json` described; what a job of an earlier release lacks has its default."""
+        """The question that `to_json` described; fields that an earlier release did not write have defaults."""
         question: Self = reader(cls).validate_python(data)
         return question
 
@@ -74,7 +74,7 @@ _READERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 
 def reader(question: type[Any]) -> TypeAdapter[Any]:
-    """Reads and writes a class of questions. Making one takes longer than an answer, so it is made before a request."""
+    """The adapter that reads and writes a class of questions; made at the start, as making it is slow."""
     if question not in _READERS:
         _READERS[question] = TypeAdapter(question)
     return _READERS[question]
@@ -82,7 +82,7 @@ def reader(question: type[Any]) -> TypeAdapter[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question(Case):
-    """What the applicant could change, by one method."""
+    """The question what the applicant could change, as one method finds it."""
 
     method: str
     params: Annotated[MethodParams, PlainValidator(_params), SerializeAsAny()]
@@ -96,19 +96,19 @@ class Question(Case):
 
     @property
     def takes_long(self) -> bool:
-        """Some methods do, and several ways and future validity with every method."""
+        """Whether the method takes long, or several ways or future validity are asked for."""
         searches = self.count > 1 or self.robustness.future_validity is not None
         return METHODS[self.method].takes_long or searches
 
     @property
     def needs_future_models(self) -> bool:
-        """Whether it can be answered only for a model that has future models."""
+        """Whether only a model that has future models can answer the question."""
         return self.robustness.future_validity is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Which model is asked, within which time, and whether the answer is recorded."""
+    """The conditions of a request beside its question: the model, the time, and whether the answer is recorded."""
 
     model: str
     """`id@version`, or `id` for its newest active version."""
@@ -131,14 +131,14 @@ Rows = Iterable[Json]
 
 
 def request_of(space: FeatureSpace, question: Question, deadline_ms: int) -> Json:
-    """A request as it was resolved: the record by feature, and the question with every parameter."""
+    """A request as the ledger keeps it: the record by feature, and the question with every parameter."""
     return request_of_row(space, question.to_json(), question.factual_raw, question.seed, deadline_ms)
 
 
 def request_of_row(
     space: FeatureSpace, question: Json, factual_raw: Float[np.ndarray, "p"], seed: int, deadline_ms: int
 ) -> Json:
-    """The same of one of many applicants, from what `Question.to_json` says of all of them."""
+    """`request_of` for one of many applicants, from the `Question.to_json` that they share."""
     return {
         "applicant": space.record(factual_raw),
         "question": {**question, "factual_raw": factual_raw.tolist(), "seed": seed},
@@ -147,7 +147,7 @@ def request_of_row(
 
 
 def job_payload(ref: ModelRef, question: Case, frame: Json, key: str | None = None) -> Json:
-    """The input of a job, without the store: the server that computes decides where models are and which to trust.
+    """The payload of a job that answers a question. It names no store, as the server that computes knows its own.
 
     `key` is the id of the API key that submits it.
     """

@@ -45,7 +45,7 @@ LONGEST_WAIT = timedelta(days=7)
 
 
 class Questions:
-    """`ask` and `submit` answer every use case of `app.questions.use_cases`."""
+    """Answers the questions of every use case of `app.questions.use_cases`, at once or as jobs."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class Questions:
     async def ask(
         self, name: str, question: Case, applicant: Record, terms: Terms, counterfactuals: Sequence[Record] = ()
     ) -> bytes:
-        """The answer of a use case as JSON, in the detail of its terms.
+        """Answer a question of a use case. Returns JSON, in the detail that `terms` asks for.
 
-        Joint bounds of a plan that take too long to wait for are there as a bracket, and a job computes tight ones.
+        Where joint bounds of a plan take too long to wait for, the answer has a bracket, and a job computes tight ones.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class Questions:
     async def submit(
         self, name: str, question: Case, applicant: Record, terms: Terms, counterfactuals: Sequence[Record] = ()
     ) -> Job:
-        """The same as a job, whose result is the answer; a job that is stopped at its deadline has failed.
+        """Start a job whose result is what `ask` returns; a job that is stopped at its deadline has failed.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class Questions:
         return await self._jobs.submit(name, payload, timeout_s=timeout_s, about=recourse, detail=terms.detail)
 
     async def submit_batch(self, question: Question, terms: Terms, rows: Rows) -> Job:
-        """Recourse for many applicants, always as a job; row `i` has the seed of the question plus `i`.
+        """Start a job that finds recourse for many applicants; row `i` has the question's seed plus `i`.
 
         Raises
         ------
@@ -137,12 +137,12 @@ class Questions:
         return await self._jobs.submit_batch(BATCH, payload, rows, detail=terms.detail)
 
     def bounded(self, payload: Json) -> Json:
-        """The payload of a batch with the latest moment at which its answers may expire."""
+        """The payload of a batch, with the latest time at which its answers may expire."""
         by = timestamp(self._ledger.believed_now() + LONGEST_WAIT + self._valid)
         return {**payload, "frame": {**payload["frame"], "expires_by": by}}
 
     def batch_payload(self, question: Question, terms: Terms) -> Json:
-        """What the rows of a batch have in common, for `kinds.batch_job`. Errors of the question as `submit_batch`."""
+        """The payload that the rows of a batch share, for `kinds.batch_job`. Raises as `submit_batch`."""
         model = self._models.find(terms.model, pointer="/model")
         all_or_faults(*checks(self._models, model, question))
         valid_days = self._settings.valid_days
@@ -263,9 +263,9 @@ class Questions:
     # --- what becomes of jobs ---
 
     async def keep(self, job_id: str, payload: Json, lines: Sequence[str]) -> None:
-        """Record and count the answers among the lines of some rows. Raises `LedgerUnavailable`.
+        """Record and count the answers among some lines of a batch. Raises `LedgerUnavailable`.
 
-        Repeated after a crash, it records nothing twice, but counts again.
+        A call repeated after a crash records nothing twice, but counts again.
         """
         given = [(i, line, json.loads(line)) for i, line in enumerate(lines) if batch_lines.refusal(line) is None]
         if payload["store"]:
@@ -285,7 +285,7 @@ class Questions:
             yield entry_of(answer, request, job_id, key=payload.get("key"), sent=line.encode())
 
     async def recorded(self, job_id: str, payload: Json, result: Json) -> Json:
-        """Count and record the result of a job about one applicant. Returns it; of recourse what the ledger holds."""
+        """Record and count the result of a job about one applicant. Returns it, for recourse as the ledger has it."""
         self._budgets.spend(payload.get("key"), self._metrics.asked(result["model"]["id"], result))
         if payload.get("request") is None:
             return result

@@ -114,7 +114,7 @@ class RecourseAnswer(AnswerPart):
 
 
 def compute(asked: RecourseProblem, question: Question, plan_s: float) -> Explained:
-    """Recourse, the reasons that were asked for, and where nothing was found a proof if there is one."""
+    """Find recourse, the reasons asked for and, where nothing is found, a proof that none exists, if possible."""
     asked, reasons = reasons_first(asked, question.reasons)
     found = solve(asked, METHODS[question.method], question.params, question.certificate, plan_s=plan_s)
     found, precluded = completed(asked, found, question, plan_s)
@@ -124,7 +124,7 @@ def compute(asked: RecourseProblem, question: Question, plan_s: float) -> Explai
 def completed(
     asked: RecourseProblem, found: RecourseResult, question: Question, plan_s: float
 ) -> tuple[RecourseResult, Preclusion | None]:
-    """A result with what it needs to be an answer: a proof where nothing was found, offers and a second look."""
+    """Add an offer and a second look to a result. Returns it, and a proof where a search found nothing."""
     found, precluded = with_proof(asked, found, question, plan_s)
     if found.factual_score is not None and found.factual_score < 0.0:
         offer, spent = best_offer(asked)
@@ -140,10 +140,10 @@ def completed(
 def with_proof(
     asked: RecourseProblem, found: RecourseResult, question: Question, plan_s: float
 ) -> tuple[RecourseResult, Preclusion | None]:
-    """Ask for a proof where a search found nothing. Returns the result, with the calls of the proof, and the proof.
+    """Where a search found nothing, seek a proof that none exists. Returns the result, and the proof if any.
 
-    Where there is an accepted record instead, the result is the answer with it, and there is no proof. A record is of
-    no use where a plan, or a promise about future models, is asked for.
+    The result counts the model calls of the proof. If the proof fails on an accepted record, the result is the answer
+    with that record, except where a plan, or a promise about future models, is asked for.
     """
     if found.verdict is None or found.verdict.reason in UNKNOWN:
         return found, None
@@ -164,7 +164,7 @@ def with_proof(
 
 
 def render(frame: Frame, action_set: ActionSet, found: Explained) -> RecourseAnswer:
-    """The answer, with its reasons and its proof."""
+    """The answer made from the frame and what was found, with its reasons and its proof."""
     reasons = None if found.reasons is None else reasons_part(action_set, found.reasons)
     recourse = replace(found.recourse, diagnostics=found.diagnostics)
     return recourse_answer(frame, action_set, recourse, reasons, precluded=found.precluded)
@@ -174,7 +174,7 @@ def recourse_answer(
     frame: Frame, action_set: ActionSet, found: RecourseResult, reasons: Reasons | None = None,
     *, precluded: Preclusion | None = None,
 ) -> RecourseAnswer:  # fmt: skip
-    """The answer to one question."""
+    """The answer made from the frame and a result, with reasons and a proof if there are any."""
     verdict = found.verdict
     return RecourseAnswer(
         **frame.known(),
@@ -237,7 +237,7 @@ def _expires_before(frame: Frame, found: RecourseResult) -> list[str]:
 
 
 def out_of_time(frame: Frame, elapsed_ms: float) -> RecourseAnswer:
-    """The answer where the computation was stopped at its deadline from outside, so that nothing is known."""
+    """The answer of a computation that was killed after its deadline, so that nothing is known."""
     return RecourseAnswer(
         **frame.known(),
         status=Status.NOT_FOUND,

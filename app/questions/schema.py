@@ -51,7 +51,7 @@ OptionalExclude: Any = optional(derive(Exclude, ids=(ExcludedIds, Field(default=
 
 
 def printable(text: str) -> str:
-    """The text, if it can be shown on a line."""
+    """Return the text; raises a validation error if it has characters that cannot be shown on a line."""
     if not text.isprintable():
         raise PydanticCustomError("not_printable", "must consist of printable characters")
     return text
@@ -91,7 +91,7 @@ class AnyQuestion(Strict):
     """The same request with the same seed has the same answer."""
 
     def terms(self) -> Terms:
-        """The terms of the request: those of its fields that are not about the question."""
+        """The conditions of the request: the fields that are not about its question."""
         names = {f.name for f in fields(Terms)} & type(self).model_fields.keys()
         return Terms(**{name: getattr(self, name) for name in names})
 
@@ -104,7 +104,7 @@ class ModelQuestion(AnyQuestion):
 
 
 def by_method(request: Any) -> Question:
-    """What a request asks of each applicant: its method, constraints, costs, time, seed and robustness."""
+    """The question in a request, without a record: its method, constraints, costs, time, seed and robustness."""
     method = METHODS[request.method.name]
     return Question(
         constraints=request.constraints,
@@ -136,11 +136,11 @@ class RecourseQuestion(ModelQuestion):
     compute. The ledger keeps the full answer."""
 
     def terms(self) -> Terms:
-        """The terms of the request, with the earlier answers that the new one must differ from."""
+        """The conditions of the request, with the earlier answers that the new one must differ from."""
         return replace(super().terms(), exclude_ids=self.exclude.ids)
 
     def question(self) -> Question:
-        """The question, without the applicant's record."""
+        """The question of the request, without the applicant's record."""
         return replace(by_method(self), certificate=self.certificate, wishes=self._wishes())
 
     def _wishes(self) -> Wishes:
@@ -167,7 +167,7 @@ class SeveralWays(Strict):
     when absent."""
 
     def counted(self, question: Question, method: BaseModel) -> Question:
-        """The question with this number of alternatives, or of members of a plan; `method` is as the request has it."""
+        """The question with `count` alternatives or plan members; `method` is the one that the request states."""
         if self.count is None:
             return question
         params: Any = question.params

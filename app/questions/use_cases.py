@@ -37,7 +37,7 @@ from app.registry.version import RegisteredModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseCase:
-    """One kind of question about an applicant."""
+    """One kind of question about an applicant, with the functions that answer it."""
 
     question: type[Case]
     compute: Callable[[RecourseProblem, Any, float], Any]
@@ -53,7 +53,7 @@ class UseCase:
 
 
 def answer(ref: ModelRef, name: str, question: Case, frame: Frame, plan_s: float, *, deadline_s: float) -> Json:
-    """The whole answer of a use case, as clients get it; runs in a child.
+    """Compute the whole answer of a use case, as clients get it; runs in a child.
 
     Joint bounds of a plan that take longer than `plan_s` are left as a bracket.
     """
@@ -69,19 +69,19 @@ def answer(ref: ModelRef, name: str, question: Case, frame: Frame, plan_s: float
 
 
 def with_method(frame: Frame, question: Case) -> Frame:
-    """The frame with the method of its question, unless it has one."""
+    """The frame with the method of the question, unless it has a method already."""
     if frame.method is not None or not isinstance(question, Question):
         return frame
     return replace(frame, method=method_of(question))
 
 
 def method_of(question: Question) -> Json:
-    """The method with every parameter."""
+    """The name and all parameters of a question's method."""
     return {"name": question.method, **asdict(question.params)}
 
 
 def problem(ref: ModelRef, question: Case, deadline_s: float) -> RecourseProblem:
-    """The question as the core takes it; the time counts from now."""
+    """The question as the core takes it, with a deadline `deadline_s` from now."""
     deadline = time.monotonic() + deadline_s
     model = tasks.load(ref)
     others = question.params.other_models().values() if isinstance(question, Question) else ()
@@ -109,7 +109,7 @@ def _futures(model: RegisteredModel, question: Case) -> Futures | None:
 
 
 def actions_of(space: FeatureSpace, question: Case, rules: Sequence[Rule] = ()) -> ActionSet:
-    """What the applicant of a question can change. Errors as `action_set`."""
+    """The changes that are open to the applicant of a question. Errors as `action_set`."""
     return action_set(
         space,
         question.factual_raw,

@@ -26,7 +26,7 @@ from app.recourse.result import Diagnostics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidityQuestion(Case):
-    """The certificates of records that the caller supplies."""
+    """The question for certificates of records that the caller supplies."""
 
     rows_raw: Annotated[Float[np.ndarray, "n p"], *NUMBERS] = field(default_factory=lambda: np.empty((0, 0)))
     """Their raw rows; empty until the records have been checked against the model's schema."""
@@ -45,7 +45,7 @@ class ValidityQuestion(Case):
 
     @property
     def takes_long(self) -> bool:
-        """The joint bounds of several records do."""
+        """Whether there are several records, whose joint bounds take long."""
         return len(self.rows_raw) > 1
 
 
@@ -70,12 +70,12 @@ class ValidityAnswer(AnswerPart):
 
 
 def compute(asked: RecourseProblem, question: ValidityQuestion, plan_s: float) -> Assessment:
-    """The certificates."""
+    """The certificates of the records of a question; `plan_s` is the time in seconds for joint bounds."""
     return assess(asked, question.rows_raw, question.certificate, plan_s=plan_s)
 
 
 def render(frame: Frame, action_set: ActionSet, found: Assessment) -> ValidityAnswer:
-    """The answer, in the order of the request."""
+    """The answer, with the records in the order of the request."""
     return ValidityAnswer(
         **frame.known("model", "seed"),
         factual=decision(found.factual_score, found.factual_probability, frame.points),

@@ -37,11 +37,11 @@ class ValidityRequest(ModelQuestion):
         return request
 
     def terms(self) -> Terms:
-        """The terms of the request, with the name under which it sent the record."""
+        """The conditions of the request, with the name of the field that holds the applicant's record."""
         return replace(super().terms(), record=self._record)
 
     def question(self) -> ValidityQuestion:
-        """The question, without its records."""
+        """The question of the request, without its records."""
         return ValidityQuestion(certificate=self.certificate, seed=self.seed)
 
 

@@ -49,7 +49,7 @@ def difference(
     found: AssessedCounterfactual,
     before: Sequence[AssessedCounterfactual],
 ) -> Difference | None:
-    """What a way changes and no earlier way does; None for the first way."""
+    """How a way differs from all ways `before` it; None for the first way."""
     if not before:
         return None
     features = action_set.space.features
@@ -63,7 +63,7 @@ def difference(
 
 
 def changes_in_order(way: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The changes of a way of an answer in the order in which each helps most; others, as what only time does, last."""
+    """The changes of a way, in the order in which each helps most; those that are no step, as by time, last."""
     names = [step["feature"] for step in way.get("steps") or ()]
     return sorted(
         way["changes"], key=lambda one: names.index(one["feature"]) if one["feature"] in names else len(names)
@@ -76,7 +76,7 @@ def steps(
     made: Sequence[FeatureChange],
     scale: PointScale | None,
 ) -> tuple[ChangeStep, ...] | None:
-    """The steps of a record, with the sentences of its changes."""
+    """The steps from the refused record to a counterfactual, with the sentences of its changes."""
     if found.steps is None:
         return None
     texts = {change.feature: change.text for change in made}

@@ -43,7 +43,7 @@ BEGIN_WRITING = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "SELECT pg_advisory_
 
 
 def database_url(settings: Settings, file: str) -> str:
-    """The address of a database: `file` in the directory of the state, unless there is a PostgreSQL for everything."""
+    """URL of the PostgreSQL in the settings or, without one, of the SQLite `file` in the state directory."""
     if settings.database_url is not None:
         url = sa.make_url(settings.database_url.get_secret_value())
         # A database without an encoding (SQL_ASCII) would return bytes in place of text.
@@ -53,7 +53,7 @@ def database_url(settings: Settings, file: str) -> str:
 
 
 def open_engine(url: str) -> sa.Engine:
-    """An engine for an address of `database_url`; its errors and logs do not repeat parameters."""
+    """An engine for a URL of `database_url`; its errors and logs omit the parameters of statements."""
     if url.startswith("sqlite"):
         # Parameters are dicts, as those of psycopg.
         engine = sa.create_engine(url, hide_parameters=True, paramstyle="named")
@@ -87,7 +87,7 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextmanager
 def writing_bare(engine: sa.Engine) -> Iterator[DBAPICursor]:
-    """`writing` with a cursor of the driver: what SQLAlchemy does for a transaction takes longer than to write a row.
+    """`writing` with the driver's cursor, as SQLAlchemy takes longer for a transaction than to write a row.
 
     Errors of the driver are raised as SQLAlchemy's.
     """
@@ -101,7 +101,7 @@ def writing_bare(engine: sa.Engine) -> Iterator[DBAPICursor]:
 
 @contextmanager
 def bare(connection: sa.Connection) -> Iterator[DBAPICursor]:
-    """A cursor of the driver inside a transaction; errors as `writing_bare`."""
+    """The driver's cursor inside a transaction; its errors are raised as SQLAlchemy's."""
     with _errors(connection.dialect):
         yield connection.connection.cursor()
 
@@ -121,7 +121,7 @@ def _errors(dialect: sa.Dialect) -> Iterator[None]:
 def overwrite_log(engine: sa.Engine) -> bool:
     """Empty SQLite's write-ahead log, which still holds erased data.
 
-    False if another connection is reading or writing; then it has to be tried again.
+    Returns False, and has to be called again, if another connection is reading or writing.
     """
     if engine.dialect.name != "sqlite":
         return True

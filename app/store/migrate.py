@@ -25,7 +25,7 @@ NEWER = "The tables of the ledger are those of a newer release: start that one, 
 
 @contextmanager
 def as_it_is(settings: Settings) -> Iterator[sa.Engine]:
-    """The database of the settings, not migrated. Raises `StateUnusable`."""
+    """Open the ledger's database without migrating it. Raises `StateUnusable`."""
     require_state(settings)
     engine = open_engine(database_url(settings, FILE))
     try:
@@ -36,7 +36,7 @@ def as_it_is(settings: Settings) -> Iterator[sa.Engine]:
 
 @contextmanager
 def opened(settings: Settings) -> Iterator[sa.Engine]:
-    """The database of the settings, migrated to this release. Raises `StateUnusable`, and errors as `upgrade`."""
+    """Open the ledger's database, migrated to this release. Raises `StateUnusable`, and errors as `upgrade`."""
     with as_it_is(settings) as engine:
         upgrade(engine)
         yield engine

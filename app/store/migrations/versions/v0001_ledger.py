@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make the chain and what it refers to."""
+    """Create the tables `ledger_entries` (the hash chain) and `ledger_particulars` (personal data)."""
     op.create_table(
         "ledger_entries",
         sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),

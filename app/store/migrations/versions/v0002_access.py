@@ -8,7 +8,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Make both tables."""
+    """Create the tables `api_keys` and `idempotent_answers`."""
     op.create_table(
         "api_keys",
         sa.Column("id", sa.String(16), primary_key=True),

@@ -8,7 +8,7 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Add the columns and the table."""
+    """Add columns to `api_keys` and `ledger_entries`, add indexes, and create the table `spent_rows`."""
     op.add_column("api_keys", sa.Column("models", sa.Text))
     op.add_column("api_keys", sa.Column("model_rows", sa.BigInteger))
     op.add_column("ledger_entries", sa.Column("key", sa.String(16)))

@@ -15,7 +15,7 @@ BEGIN SELECT RAISE(ABORT, 'entries of the ledger are numbered from 1'); END
 
 
 def upgrade() -> None:
-    """Refuse such rows from now on; those that are there stay, for `Ledger.prove` to report.
+    """Refuse entries whose number is not at least 1; existing ones stay, for `Ledger.prove` to report.
 
     SQLite adds no CHECK to a table without copying it, and a ledger may be large: triggers refuse the same rows.
     """

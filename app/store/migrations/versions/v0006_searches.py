@@ -13,6 +13,6 @@ INDEXES = {
 
 
 def upgrade() -> None:
-    """Add the indexes."""
+    """Add indexes of `ledger_entries` by version, status and time."""
     for name, columns in INDEXES.items():
         op.create_index(name, "ledger_entries", columns, if_not_exists=True)

@@ -14,7 +14,7 @@ INDEXES = {
 
 
 def upgrade() -> None:
-    """Add table and indexes. A check goes with the personal data, also where the release before erases that."""
+    """Create the table `ledger_checks` and indexes. Checks go with the personal data, whichever release erases it."""
     op.create_table(
         "ledger_checks",
         sa.Column(
