@@ -17,12 +17,12 @@ NEAR = 1e-3
 
 
 def rounded(number: float) -> float:
-    """The number with `DIGITS` significant digits."""
+    """The number rounded to `DIGITS` significant digits."""
     return float(f"{number:.{DIGITS}g}")
 
 
 def rounded_output(output: float | None, score: float | None) -> float | None:
-    """A probability, or points, on the same side of the threshold as the exact number."""
+    """A probability or points, rounded, but unchanged near the threshold, so that rounding never moves it across."""
     if output is None or score is None or abs(score) < NEAR:
         return output
     return rounded(output)

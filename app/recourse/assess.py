@@ -55,12 +55,12 @@ def assess(
 ) -> Assessment:
     """Score, cost and certificate of each raw row, and the joint bounds of all.
 
-    Where the decisions around the applicant determine no local model, or the time runs out, there is no certificate
-    and a warning says why; scores and costs are returned nevertheless.
+    Where the decisions around the applicant determine no local model, or the time runs out, there is no certificate and
+    a warning says why; scores and costs are returned nevertheless.
 
     Parameters
     ----------
-    plan_s : seconds for the joint bounds; where they take longer, a bracket is returned
+    plan_s : seconds for the joint bounds; where they take longer, wider bounds are returned
 
     Raises
     ------

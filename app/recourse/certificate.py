@@ -52,12 +52,12 @@ def certify(
     rows_raw: Float[np.ndarray, "n p"],
     scores: Float[np.ndarray, "n"],
 ) -> tuple[tuple[Certificate, ...], list[str]]:
-    """The certificate of each raw row, valid or not, and warnings.
+    """The certificate of each raw row, whether the model accepts the row or not, and warnings.
 
     Parameters
     ----------
     meter : scores noisy copies in one call if `noise_samples` is not 0; where time or budget forbid, a warning says so
-    factual_score, scores : of the black box
+    factual_score, scores : the black box's scores of the factual and of each raw row
 
     Raises
     ------
@@ -107,9 +107,9 @@ def certify(
 
 
 def mistaken(scores: Float[np.ndarray, "n"], certificates: Sequence[Certificate | None]) -> list[str]:
-    """A warning of records that the model refuses and whose certificate takes them for accepted, if there are any.
+    """A warning that lists records which the model refuses but whose certificate takes them for accepted, if any.
 
-    None under moments `future`: future models may well accept what today's refuses.
+    Certificates under moments `future` do not count: future models may well accept what today's refuses.
     """
     wrong = [
         str(i + 1)
@@ -122,11 +122,11 @@ def mistaken(scores: Float[np.ndarray, "n"], certificates: Sequence[Certificate 
 def certify_plan(
     problem: RecourseProblem, shift: Shift, rows_raw: Float[np.ndarray, "n p"], plan_s: float
 ) -> PlanCertificate:
-    """Joint bounds, proximity and diversity of raw rows.
+    """The certificate of raw rows as one plan: joint bounds, proximity and diversity.
 
     Parameters
     ----------
-    plan_s : seconds for the joint bounds; where they take longer, a bracket is returned
+    plan_s : seconds for the joint bounds; where they take longer, wider bounds are returned
     """
     points = homogeneous(problem.action_set.space.encode(rows_raw))
     moments, radius = shift.plan_moments(rows_raw), shift.params.ambiguity_radius
@@ -137,10 +137,10 @@ def certify_plan(
 def plan_certificate(
     problem: RecourseProblem, shift: Shift, rows_raw: Float[np.ndarray, "n p"], bounds: PlanBounds
 ) -> PlanCertificate:
-    """The certificate of a plan with known bounds; adds proximity and diversity.
+    """The certificate of a plan whose joint bounds are known; adds proximity and diversity.
 
-    Bounds that count what future models do are never narrower than the interval of the share that accepts all members,
-    and promise no more than those of each member; of a single one they are its own.
+    Under moments `future`, bounds are never narrower than the interval of the share of future models that accept all
+    members, and the lower bound is at most that of each member; a plan of one member has that member's bounds.
     """
     X = problem.action_set.space.encode(rows_raw)
     future = plan_future(problem, rows_raw)
@@ -171,7 +171,7 @@ def judged(
     scores: Float[np.ndarray, "n"],
     certificates: Sequence[Certificate | None],
 ) -> tuple[AssessedCounterfactual, ...]:
-    """Given raw rows with their scores, costs and certificates; missing values that a row has count as provided."""
+    """The raw rows with their scores, costs and certificates; missing values that a row fills in count as provided."""
     own = [providing(problem.action_set, row_raw[None]) for row_raw in rows_raw]
     return tuple(
         AssessedCounterfactual(

@@ -35,22 +35,22 @@ class CertificateParams(InputPart):
 
     @property
     def asks_siblings(self) -> bool:
-        """Whether the model's other active versions are needed."""
+        """Whether the certificate asks the model's other active versions."""
         return self.ensemble or self.moments == "ensemble"
 
 
 def check_noise(space: FeatureSpace, params: CertificateParams) -> list[Fault]:
-    """Faults of noise given by feature; pointers into `params`."""
+    """Faults of the noise that `params` gives by feature, with pointers into `params`."""
     return [fault.under("/noise_std") for fault in noise_faults(space, params.noise_std)]
 
 
 def check_moments(params: CertificateParams, *, registered: bool, futures: bool) -> list[Fault]:
-    """Faults of the chosen moments; pointers into `params`.
+    """Faults of the chosen moments, with pointers into `params`.
 
     Parameters
     ----------
     registered : whether the model was registered with moments of its own
-    futures : whether it has future models
+    futures : whether the model has future models
     """
     if params.moments == "future" and not futures:
         return [Fault("/moments", "is future, but the model has no future models: rehearse its retraining first")]
@@ -64,5 +64,5 @@ def check_moments(params: CertificateParams, *, registered: bool, futures: bool)
 
 
 def invalid(faults: Sequence[Fault]) -> InvalidRequest:
-    """The `InvalidRequest` that `solve`, `assess` and `correct` raise; each pointer begins with `/certificate`."""
+    """The `InvalidRequest` for faults of certificate parameters; each pointer is put below `/certificate`."""
     return InvalidRequest(faults=[fault.under("/certificate") for fault in faults])

@@ -58,7 +58,7 @@ class CorrectionStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """Outcome of the correction of a plan."""
+    """The outcome of correcting a plan: its members and certificates before and after, or the reason for no change."""
 
     status: CorrectionStatus
     reason: Reason | None
@@ -85,12 +85,12 @@ def correct(
     *,
     plan_s: float = math.inf,
 ) -> Correction:
-    """The plan with as many of its members corrected as make it more valid.
+    """Replace members of a plan by corrected ones where that raises the lower bound on all of them being accepted.
 
     Parameters
     ----------
-    plan_s : seconds for each of the joint bounds, before and after; a member whose correction cannot be shown to help
-        in this time is not changed
+    plan_s : seconds for the joint bounds before correction, and again for those after it; a member whose correction
+        cannot be shown to help in this time is not changed
 
     Raises
     ------

@@ -185,13 +185,13 @@ class FutureCertificate(AnswerPart):
 
     @property
     def promised(self) -> float:
-        """What can be counted on: what later versions kept, where that is known to be less."""
+        """The probability to count on: the share that later versions kept where it was measured, else `probability`."""
         return self.probability if self.measured is None else self.measured.share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """How long a counterfactual stays favourable."""
+    """What a counterfactual withstands until the model refuses it: noise, a shift of the model, and both together."""
 
     noise: NoiseCertificate
     shift: ShiftCertificate
@@ -201,7 +201,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One change, made after those of the steps before it: the index of its feature, and the record then."""
+    """One change in an order of changes: the index of its feature, and the record once it has been made."""
 
     feature: int
     row_raw: Float[np.ndarray, "p"]
@@ -212,7 +212,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssessedCounterfactual:
-    """A raw row that the black box itself was asked about; one that the caller supplied may be refused."""
+    """A raw row with the black box's own score, its cost and its certificate; the black box may have refused it."""
 
     row_raw: Float[np.ndarray, "p"]
     score: float | None
@@ -238,6 +238,6 @@ class AssessedCounterfactual:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counterfactual(AssessedCounterfactual):
-    """One that the service has found, or that came nearest; the black box gave it a score."""
+    """A counterfactual that the service has found, or the record that came nearest; it always has a score."""
 
     score: float

@@ -59,7 +59,7 @@ def fallback_rows(
     rank: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]],
     sample: BoundarySample | None = None,
 ) -> tuple[Float[np.ndarray, "m p"], int | None]:
-    """Different legal raw rows to verify where a method's proposals do not suffice.
+    """Different legal raw rows to ask the black box about where a method's proposals do not suffice.
 
     Parameters
     ----------
@@ -68,8 +68,8 @@ def fallback_rows(
 
     Returns
     -------
-    (m, p) the rows; and in how many of them the person has changed something, if they are all that the constraints
-    allow, else None
+    (m, p) the rows; and, where they are all that the constraints allow, the number of rows in which the person has
+    changed something, else None
     """
     actions = problem.action_set
     if (every := every_row(actions, MOST_ROWS if actions.rules else MOST_ROWS_FREE)) is not None:
@@ -141,8 +141,8 @@ def _corners(actions: ActionSet) -> Float[np.ndarray, "n p"]:
 def relaxation(problem: RecourseProblem) -> Relaxation | None:
     """The constraint of the request whose removal helps most; no model is called.
 
-    Judged by a minimax machine of the nearest reference records of both decisions, whose scores are known. Samples
-    would not do: features that cannot change vary in none of them.
+    Judged by a minimax machine fitted to the nearest reference records that the model accepts and refuses, whose scores
+    are known. A sample of the boundary would not do: features that cannot change do not vary in it.
 
     None where these records determine no machine, or no single constraint helps.
     """

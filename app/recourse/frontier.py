@@ -21,7 +21,7 @@ FUTURE_VALIDITY = "future_validity"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierPoint:
-    """The answer at one value of the robustness knob."""
+    """The answer at one value of the parameter that trades cost for robustness."""
 
     value: float
     result: RecourseResult
@@ -31,7 +31,7 @@ class FrontierPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frontier:
-    """The cost-robustness curve of one applicant."""
+    """The answers for one applicant along a parameter that trades cost for robustness."""
 
     parameter: str
     """The robustness knob."""
@@ -49,12 +49,12 @@ def frontier(
     values: Sequence[float],
     certificate: CertificateParams | None = None,
 ) -> Frontier:
-    """Answer one question at several values of a robustness knob.
+    """The answers to one question at several values of a parameter that trades cost for robustness.
 
     Parameters
     ----------
     parameter : one of `method.knobs`, or `FUTURE_VALIDITY` where the model has future models
-    values : distinct; each within the limits of the parameter
+    values : distinct values of the parameter, each within its limits
 
     Raises
     ------

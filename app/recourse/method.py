@@ -28,12 +28,12 @@ class MethodParams(InputPart):
     """Parameters of a method; their limits and sentences become the request schema."""
 
     def other_models(self) -> Mapping[str, str]:
-        """Other registered models that the method asks, by the pointer to their name in these parameters."""
+        """Names of other registered models that the method asks, by JSON pointer to the name in these parameters."""
         return {}
 
 
 class Yields(StrEnum):
-    """What a method returns."""
+    """The kind of answer that a method returns."""
 
     COUNTERFACTUAL = "counterfactual"
     PLAN = "plan"
@@ -41,7 +41,7 @@ class Yields(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodContext:
-    """What is computed before a method is called."""
+    """The boundary sample, score, neighbours and parameters that are ready before a method is called."""
 
     sample: BoundarySample
     factual_score: float
@@ -56,7 +56,7 @@ class MethodContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """One recourse method."""
+    """One recourse method: its name, parameters, search and promise."""
 
     name: str
     params: type[MethodParams]

@@ -85,14 +85,14 @@ class Groundwork:
         """What is surveyed and sampled: with all legal records, and nothing done yet of what the person does anyway."""
 
     def narrowed(self, actions: ActionSet) -> "Groundwork":
-        """The groundwork of the same applicant with fewer legal records; survey and samples are shared."""
+        """The groundwork for narrower `actions` of the same applicant; survey and samples are shared."""
         other = self._like(replace(self.problem, action_set=actions))
         other._whole = self._whole  # noqa: SLF001 - of this class
         other.known = [one for one in self.known if actions.contains(one.row_raw[None])[0]]
         return other
 
     def asking(self, future_validity: float | None) -> "Groundwork":
-        """The same with this share of future models asked for."""
+        """The groundwork of the same question with this `future_validity` instead; survey and samples are shared."""
         if future_validity == self.problem.future_validity:
             return self
         other = self._like(replace(self.problem, future_validity=future_validity))
@@ -105,7 +105,7 @@ class Groundwork:
         return other
 
     def survey(self, sampler: SamplerParams) -> Survey:
-        """As `surrogate.boundary.survey`; of a narrowed question, with neighbours that it can reach."""
+        """The result of `surrogate.boundary.survey`, made once; after `narrowed`, neighbours are moved within reach."""
         key = _key(sampler)
         if key not in self._surveys:
             self._surveys[key] = survey(self._whole, self.meter, sampler)
@@ -116,7 +116,7 @@ class Groundwork:
         return replace(seen, ends=space.encode(actions.snap(space.decode(seen.ends))))
 
     def sample(self, sampler: SamplerParams) -> BoundarySample:
-        """As `surrogate.boundary.sample_boundary`."""
+        """The result of `surrogate.boundary.sample_boundary`, drawn once; an error is kept and raised again."""
         key = _key(sampler)
         if key not in self._samples:
             try:
@@ -137,7 +137,7 @@ class Groundwork:
         return known
 
     def limits(self, sampler: SamplerParams) -> Limits | None:
-        """As `surrogate.limits.limits_of`."""
+        """The result of `surrogate.limits.limits_of`, computed once; None where nothing limits the search."""
         key = _key(sampler)
         if key not in self._limits:
             self.survey(sampler)
@@ -145,18 +145,18 @@ class Groundwork:
         return self._limits[key]
 
     def searched(self, sampler: SamplerParams) -> RecourseProblem:
-        """The question about what is fitted and searched: all that is legal, except in a wide schema."""
+        """The problem restricted to the records that are searched: all, or in a wide schema those within `limits`."""
         limits = self.limits(sampler)
         return self.problem if limits is None else replace(self.problem, action_set=limits.of(self.problem.action_set))
 
     def sampled(self, sampler: SamplerParams) -> BoundarySample | None:
-        """The sample, if there is one already."""
+        """The boundary sample if it has been drawn already, else None."""
         known = self._samples.get(_key(sampler))
         return known if isinstance(known, BoundarySample) else None
 
 
 def sampler_of(params: MethodParams) -> SamplerParams:
-    """How the boundary is sampled for a method."""
+    """The sampler parameters that a method's parameters contain, or the default ones."""
     return params if isinstance(params, SamplerParams) else SamplerParams()
 
 
@@ -289,14 +289,14 @@ def certified(
     together: Sequence[Counterfactual] = (),
     plan_s: float = math.inf,
 ) -> tuple[list[Counterfactual], PlanCertificate | None, list[str]]:
-    """The counterfactuals of an answer with a certificate each, a joint one, and warnings.
+    """The counterfactuals of an answer with a certificate each, the certificate of a plan, and warnings.
 
-    Without certificates where the decisions around the applicant determine no local model.
+    There are no certificates where the decisions around the applicant determine no local model.
 
     Parameters
     ----------
-    together : what the joint certificate is about; none for none
-    plan_s : seconds for the joint bounds; where they take longer, a bracket is returned
+    together : members of the plan that is certified; empty for no plan
+    plan_s : seconds for the joint bounds; where they take longer, wider bounds are returned
     """
     sampler = sampler_of(params)
     sample = groundwork.sampled(sampler)

@@ -82,7 +82,7 @@ COMPLETE = (None, NoOffer.ALL_REFUSED, NoOffer.UNSURE, NoOffer.NONE_LEGAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """The best terms that the black box accepts for one applicant; the core's answer."""
+    """The best terms that the black box accepts for one applicant, or the reason why there are none."""
 
     status: Status
     factual_score: float | None
@@ -104,18 +104,18 @@ class Offers:
 
 
 def terms_of(space: FeatureSpace) -> tuple[int, ...]:
-    """Indices of the features that the lender sets."""
+    """Indices of the features that are terms of the contract, which the lender sets."""
     return tuple(j for j, feature in enumerate(space.features) if feature.terms)
 
 
 def directions(space: FeatureSpace, better: Mapping[str, Better]) -> dict[int, int]:
-    """Of each term with a direction 1 if more is better for the applicant, -1 if less is; the leading term first.
+    """1 for each term of which more is better for the applicant, -1 if less is, by index; the leading term first.
 
-    The first term of which more is better leads, or else the first with a direction.
+    The first term of which more is better leads, or else the first with a direction. Others are left out.
 
     Parameters
     ----------
-    better : by the name of a term, in place of what the schema says
+    better : direction of a term, by its name, in place of the direction in the schema
     """
     found = {j: better.get(space.names[j], space.features[j].better) for j in terms_of(space)}
     signs = {j: 1 if way is Better.MORE else -1 for j, way in found.items() if way is not None}
@@ -123,9 +123,9 @@ def directions(space: FeatureSpace, better: Mapping[str, Better]) -> dict[int, i
 
 
 def best_offer(problem: RecourseProblem) -> tuple[Counterfactual | None, Diagnostics | None]:
-    """The best terms beside another answer, and what asking took; None for both where the model was not asked.
+    """The best terms that the model accepts, or None, and what asking took; both None where the model is not asked.
 
-    A remote model is not asked: each record of it is paid.
+    A remote model is not asked, since each record that it scores is paid for.
     """
     actions, signs = problem.action_set, directions(problem.action_set.space, {})
     if not signs or actions.included or problem.black_box.remote is not None:
@@ -142,9 +142,9 @@ def offers(
 
     Parameters
     ----------
-    better : as in `directions`, which must not be empty
-    most : so many are listed
-    as_asked : whether those come first that keep what was asked for in every term without a direction: a little more
+    better : as for `directions`, whose result must not be empty
+    most : largest number of offers in the list
+    as_asked : whether offers come first that keep the requested value of every term without a direction: a little more
         money over a sixth of the time is no better offer
 
     Raises

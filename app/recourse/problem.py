@@ -46,7 +46,7 @@ class Reference:
 
     @cached_property
     def X(self) -> Float[np.ndarray, "n d"]:
-        """Encoded records."""
+        """Encoded reference records."""
         return self.space.encode(self.rows_raw)
 
     @cached_property
@@ -54,7 +54,7 @@ class Reference:
         return {}
 
     def once_compared(self, form: object, offset: float, compare: Callable[[], Found]) -> Found:
-        """What a comparison with another form of the model, as its weights, shows: made once for each and offset."""
+        """The result of `compare`, called once for each `offset` and each `form` of the model, such as its weights."""
         if (key := (id(form), offset)) not in self._compared:
             # The form is kept, so that its id stays its own.
             self._compared[key] = form, compare()
@@ -63,27 +63,27 @@ class Reference:
 
     @cached_property
     def favourable(self) -> Int[np.ndarray, "k"]:
-        """Indices of records that the model accepts."""
+        """Indices of the reference records that the model accepts."""
         return np.flatnonzero(favourable(self.scores))
 
     @cached_property
     def rows_favourable_raw(self) -> Float[np.ndarray, "k p"]:
-        """Raw rows that the model accepts."""
+        """Raw rows of the reference records that the model accepts."""
         return self.rows_raw[self.favourable]
 
     @cached_property
     def X_favourable(self) -> Float[np.ndarray, "k d"]:
-        """Encoded records that the model accepts."""
+        """Encoded reference records that the model accepts."""
         return self.X[self.favourable]
 
     @cached_property
     def squares_favourable(self) -> Float[np.ndarray, "k"]:
-        """Squared length of each of them, for fast distances."""
+        """Squared length of each row of `X_favourable`, for fast distances."""
         return np.asarray((self.X_favourable**2).sum(axis=1))
 
     @cached_property
     def accepted_levels(self) -> Mapping[int, Int[np.ndarray, "k"]]:
-        """Of each feature with a column for each level, how many accepted records have each level."""
+        """Number of accepted records with each level, by the index of a feature that has one column for each level."""
         return {
             g: np.bincount(self.rows_favourable_raw[:, g].astype(int), minlength=len(self.space.features[g].levels))
             for g in self.space.groups.tolist()
@@ -91,7 +91,7 @@ class Reference:
 
     @cached_property
     def weights(self) -> Float[np.ndarray, "d"]:
-        """Weights of a linear fit of the scores: of numbers together, then of each feature's levels by their means.
+        """Weights of a linear fit of the scores: all numbers together, then each level by the mean of what is left.
 
         Few records prove little, so every level counts as if `PRIOR_RECORDS` more had the mean score.
         """
@@ -118,7 +118,7 @@ class Reference:
         return tuple(shown)
 
     def unseen(self, row_raw: Float[np.ndarray, "p"]) -> list[str]:
-        """Sentences on values of a record that no reference record comes near to; protected features are not named."""
+        """Sentences on values of a record that lie outside all reference records; protected features are not named."""
         sentences = []
         for feature, value, (known, low, high) in zip(self.space.features, row_raw.tolist(), self._shown, strict=True):
             if feature.protected or value in known or low <= value <= high:
@@ -136,7 +136,7 @@ class Reference:
     def median_distances(self) -> tuple[float, float]:
         """Median L2 distance of an encoded record to the nearest different one, and to any different one.
 
-        Both are 0 where all records are equal. Over at most `MOST_NEIGHBOURS` records, drawn with a fixed seed.
+        Both are 0 where all records are equal. At most `MOST_NEIGHBOURS` records count, drawn with a fixed seed.
         """
         n = len(self.rows_raw)
         drawn = np.random.default_rng(0).choice(n, size=min(n, MOST_NEIGHBOURS), replace=False)
@@ -178,7 +178,7 @@ class AskedOnce:
         return favourable(self.scores(rows_raw))
 
     def scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n k"]:
-        """As `FutureModels.scores_raw`."""
+        """Score of each raw row by each model, as from `FutureModels.scores_raw`."""
         keys = [row_raw.tobytes() for row_raw in rows_raw]
         new = {key: i for i, key in enumerate(keys) if key not in self._known}
         if new:
@@ -189,7 +189,7 @@ class AskedOnce:
 
 @dataclass(frozen=True, kw_only=True)
 class RecourseProblem:
-    """One applicant's question."""
+    """One applicant's question, what to change so that a model accepts, and all that the answer depends on."""
 
     black_box: BlackBox
     reference: Reference
@@ -216,25 +216,25 @@ class RecourseProblem:
 
     @cached_property
     def held_back(self) -> "AskedOnce":
-        """The held-back future models; needs `futures`."""
+        """The held-back future models, which no search asks; needs `futures`."""
         assert self.futures is not None
         return AskedOnce(self.futures.held_back)
 
     @property
     def under_stress(self) -> bool:
-        """Whether what is asked for is asked under stress as well."""
+        """Whether the share asked of future models is also asked of the models under stress, a change of applicants."""
         return self.futures is not None and self.futures.stressed_search is not None and self.under != "same"
 
     @cached_property
     def stressed(self) -> "AskedOnce":
-        """The held-back models under stress; needs `futures.stressed`."""
+        """The held-back future models under stress, a change of applicants; needs `futures.stressed`."""
         assert self.futures is not None
         assert self.futures.stressed is not None
         return AskedOnce(self.futures.stressed.models)
 
     @cached_property
     def noise_seed(self) -> int:
-        """Seed of noisy copies: from `seed` and the record, so that the errors of measured rates differ by person."""
+        """Seed of noisy copies, from `seed` and the record, so that the errors of measured rates differ by person."""
         digest = hashlib.blake2b(self.factual_raw.tobytes(), digest_size=6).digest()
         return self.seed + int.from_bytes(digest)
 
@@ -244,7 +244,7 @@ class RecourseProblem:
         return self.action_set.factual_raw
 
     def opened(self, rows_raw: Float[np.ndarray, "n p"]) -> "RecourseProblem":
-        """The question with the action set `opened` for these rows, for sampling decisions around them.
+        """The problem with the action set that `ActionSet.opened` gives, for sampling decisions around these rows.
 
         A sample in which a feature is fixed would show no effect of its change in a row.
         """
@@ -252,5 +252,5 @@ class RecourseProblem:
 
     @property
     def x0(self) -> Float[np.ndarray, "d"]:
-        """The applicant, encoded."""
+        """The applicant's encoded point."""
         return self.action_set.x0

@@ -95,12 +95,12 @@ SPECIAL = {
 def promise_text(
     future: Mapping[str, Any], phrases: PromisePhrases = ENGLISH, labels: Mapping[str, str] | None = None
 ) -> str:
-    """What can be promised of one record, with its condition.
+    """Sentences that say how many of 100 future models accept one record, and on which condition.
 
     Parameters
     ----------
-    future : ``validity.future`` of an answer; those of earlier releases lack some fields
-    labels : names of columns in the language
+    future : the object ``validity.future`` of an answer; objects of earlier releases lack some fields
+    labels : names of columns in the language of `phrases`
     """
     said = [_first(future, phrases)]
     if not future.get("measured") and _least(future["interval"]) > 0:
@@ -114,11 +114,11 @@ def promise_text(
 
 
 def ways_text(future: Mapping[str, Any], ways: int, phrases: PromisePhrases = ENGLISH) -> str:
-    """What can be promised of several ways: first that at least one is accepted, since a person needs only one.
+    """A sentence that says how many of 100 future models accept at least one of several ways: a person needs only one.
 
     Parameters
     ----------
-    future : ``plan.validity.future`` of an answer
+    future : the object ``plan.validity.future`` of an answer
     """
     if ways == 1:
         return _first({**future, "interval": future["any_interval"]}, phrases)

@@ -49,7 +49,7 @@ class PlanFutureCertificate(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCertificate:
-    """Bounds on the probability that a linear model accepts the whole plan, over the ball of the certificate."""
+    """Bounds on the probability that a linear model accepts all of a plan, over the certificate's Gelbrich ball."""
 
     lower: float
     upper: float
@@ -78,11 +78,11 @@ class Diagnostics(AnswerPart):
 
     @classmethod
     def since(cls, began: float, calls: int, rows: int) -> "Diagnostics":
-        """Diagnostics of a computation that began at this `time.perf_counter()`."""
+        """Diagnostics of a computation that began when `time.perf_counter()` was `began`."""
         return cls(model_calls=calls, model_rows=rows, elapsed_ms=1e3 * (time.perf_counter() - began))
 
     def plus(self, calls: int | None, rows: int | None) -> "Diagnostics":
-        """With further calls; unknown where either is."""
+        """These diagnostics with further calls and rows added; None for both where any number is unknown."""
         if self.model_calls is None or self.model_rows is None or calls is None or rows is None:
             return replace(self, model_calls=None, model_rows=None)
         return replace(self, model_calls=self.model_calls + calls, model_rows=self.model_rows + rows)

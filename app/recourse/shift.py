@@ -30,7 +30,7 @@ EXACT_MEANS = ("surrogate", "isotropic", "future")
 
 
 class Shift:
-    """How the model may shift around one applicant, by moments of its weights; each part is found when needed."""
+    """How the model may change around one applicant: moments of its weights, computed when first needed."""
 
     measured = False
     """Whether bounds also count what future models were seen to do, rather than a model of today's weights alone."""
@@ -41,7 +41,7 @@ class Shift:
 
     @cached_property
     def moments(self) -> WeightMoments:
-        """Mean and covariance of the weights of retrained models, also for a search. Errors as `local_model`."""
+        """Mean and covariance of the weights of retrained models, also for a search. Raises as `local_model` does."""
         return local_model(self._problem, self._sample, self.params)[1]
 
     @property
@@ -51,7 +51,7 @@ class Shift:
 
     @property
     def estimated(self) -> bool:
-        """Whether the centre is an estimate, and not the black box's own weights."""
+        """Whether `centre` is an estimate, and not the black box's own weights."""
         return not (self._problem.black_box.knows_weights and self.kind in EXACT_MEANS)
 
     def bounds(
@@ -59,7 +59,7 @@ class Shift:
         rows_raw: Float[np.ndarray, "n p"],  # noqa: ARG002
         points: Float[np.ndarray, "n m"],
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-        """`validity_bounds` of each raw row, whose homogeneous points are given, and whether they are tight."""
+        """Lower and upper `validity_bounds` of each raw row, and whether they are tight; `points` are homogeneous."""
         return *validity_bounds(points, self.moments, self.params.ambiguity_radius), np.ones(len(points), dtype=bool)
 
     def moments_at(
@@ -68,11 +68,11 @@ class Shift:
         point: Float[np.ndarray, "m"],  # noqa: ARG002
         std: Float[np.ndarray, "d"],  # noqa: ARG002
     ) -> WeightMoments:
-        """Moments that describe the scores of a raw row, whose homogeneous point is given, and of its noisy copies."""
+        """Moments of weights for the scores of a raw row, with homogeneous point `point`, and of its noisy copies."""
         return self.moments
 
     def plan_moments(self, rows_raw: Float[np.ndarray, "n p"]) -> WeightMoments:  # noqa: ARG002
-        """Moments that describe the scores of raw rows together."""
+        """Moments of model weights for the joint scores of several raw rows."""
         return self.moments
 
 
@@ -130,7 +130,7 @@ class _FutureShift(Shift):
 
 
 def shift_of(problem: RecourseProblem, sample: BoundarySample, params: CertificateParams) -> Shift:
-    """How the model may shift by the moments that are asked for. Raises `InvalidRequest` where there are none."""
+    """The `Shift` by the moments that `params` asks for. Raises `InvalidRequest` where the model lacks them."""
     kind = _kind(problem, params)
     return (_FutureShift if kind == "future" else Shift)(problem, sample, params, kind)
 
@@ -148,16 +148,16 @@ def _kind(problem: RecourseProblem, params: CertificateParams) -> str:
 def local_model(
     problem: RecourseProblem, sample: BoundarySample, params: CertificateParams
 ) -> tuple[LinearModel, WeightMoments]:
-    """The local linear model of the decision, and the moments of the models after retraining, for a search.
+    """The local linear model of the decision, and the moments of the weights after retraining, for a search.
 
-    Future models are those of the search set.
+    Moments `future` are those of the future models that a search may ask, not of the held-back ones.
 
-    A linear black box is its own local model, with all of its weights; otherwise it is the nominal surrogate (radius 0
-    for both classes).
+    A linear black box is its own local model, with all of its weights; that of any other is the nominal surrogate
+    (radius 0 for both classes).
 
     Raises
     ------
-    InvalidRequest : the model lacks what these moments need
+    InvalidRequest : the model lacks what the moments in `params` need
     DegenerateSurrogate : a version of the model gives nearly all samples the same decision
     """
     black_box, futures = problem.black_box, problem.futures

@@ -60,7 +60,7 @@ def solve(
 
     Parameters
     ----------
-    plan_s : seconds for the joint bounds of a plan; where they take longer, a bracket is returned
+    plan_s : seconds for the joint bounds of a plan; where they take longer, wider bounds are returned
 
     Raises
     ------
@@ -97,7 +97,7 @@ class Questions:
         return None if math.isnan(score) else score
 
     def remember(self, result: RecourseResult) -> None:
-        """Keep an answer as a candidate for the next one."""
+        """Keep the counterfactuals of an answer as candidates for the next answer."""
         for groundwork in (self.groundwork, *self._providing.values(), *self.alone):
             legal = groundwork.problem.action_set.contains
             groundwork.known.extend(one for one in result.counterfactuals if legal(one.row_raw[None])[0])
@@ -111,13 +111,13 @@ class Questions:
         future_validity: float | None = None,
         steps: bool = True,
     ) -> RecourseResult:
-        """As the function `solve`.
+        """The answer to one question, as from the function `solve`.
 
         Parameters
         ----------
-        future_validity : in place of the problem's own
-        steps : whether to look for the order of changes that helps most, and which values of
-            provided features are accepted
+        future_validity : share of future models that must accept, in place of the problem's own; None for that one
+        steps : whether to look for the order of changes that helps most, and which values of provided features are
+            accepted
         """
         began, calls, rows = time.perf_counter(), self.meter.calls, self.meter.rows
         if self.is_plan and self.problem.count > 1:
@@ -153,7 +153,7 @@ class Questions:
         return replace(result, diagnostics=Diagnostics.since(began, self.meter.calls - calls, self.meter.rows - rows))
 
     def providing(self, but: Frozen) -> Groundwork | None:
-        """The groundwork of questions that provide missing values, except of the features `but`; None without any."""
+        """The groundwork after the person provides missing values, except of features `but`; None where none can be."""
         actions = provided(self.groundwork.problem.action_set, but=but)
         if actions is None:
             return None
@@ -162,7 +162,7 @@ class Questions:
         return self._providing[actions.given]
 
     def apart(self, actions: ActionSet) -> Groundwork:
-        """That of a question that shares no survey or samples with others."""
+        """A new groundwork for `actions`, which shares no survey or samples with other questions."""
         self.alone.append(Groundwork(replace(self.problem, action_set=actions), self.meter))
         return self.alone[-1]
 

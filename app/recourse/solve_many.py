@@ -45,7 +45,7 @@ def solve_many(
     ----------
     plan_s : as for `solve`
     deadline_s : seconds for each applicant from now on, in place of the problems' own deadlines; applicants that share
-        calls share the sum of it
+        calls share the sum of their seconds
     """
     if not problems:
         return []

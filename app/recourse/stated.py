@@ -36,13 +36,13 @@ Accepts: TypeAlias = Callable[[Float[np.ndarray, "v"]], Bool[np.ndarray, "v"]]
 
 
 def with_accepted(actions: ActionSet, meter: Meter, found: Sequence[Counterfactual]) -> list[Counterfactual]:
-    """The same counterfactuals, each with the values that the model accepts of the features it provides.
+    """The same counterfactuals, each with the values that the model accepts for every missing feature that it provides.
 
-    Without them where time or budget are used up.
+    Counterfactuals stay without these values once time or budget are used up.
 
     Parameters
     ----------
-    actions : of the applicant, missing values as they are
+    actions : the applicant's action set, in which no missing value is provided
     """
     asked = list(found)
     for k, one in enumerate(asked):

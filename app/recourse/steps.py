@@ -18,13 +18,13 @@ from app.recourse.models.meter import Meter
 
 
 def with_steps(actions: ActionSet, meter: Meter, found: Sequence[Counterfactual]) -> list[Counterfactual]:
-    """The same counterfactuals, each of several changes with its steps, in at most one model call.
+    """The same counterfactuals, those of several changes with an order of steps, in at most one model call.
 
-    Without steps where time or budget are used up.
+    None has steps where time or budget are used up.
 
     Parameters
     ----------
-    actions : of the applicant, missing values as they are
+    actions : the applicant's action set, in which no missing value is provided
     """
     orders = [_Order(actions, one) if len(one.changed) > 1 else None for one in found]
     rows = [row_raw for order in orders if order for row_raw in order.rows_raw.values()]

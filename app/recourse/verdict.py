@@ -66,7 +66,7 @@ UNPROVEN = frozenset((*SENTENCES.values(), LIMITED, NOTHING_PROPOSED))
 
 
 def all_refused(count: int) -> str:
-    """Instead of that of `INFEASIBLE_CONSTRAINTS` where the model itself has refused all `count` changes allowed."""
+    """The sentence where the model itself has refused all `count` changes that the constraints allow."""
     if not count:
         return "The constraints allow no change of this record."
     records = "record" if count == 1 else "records"
@@ -93,7 +93,7 @@ class Relaxation(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Why nothing was found, and the nearest record."""
+    """The reason why no counterfactual was found, and the nearest record."""
 
     reason: Reason
     sentence: str

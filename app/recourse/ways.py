@@ -50,7 +50,7 @@ Frozen: TypeAlias = frozenset[int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounded:
-    """The result of one question, and the groundwork that it rests on."""
+    """The result of one question, and the groundwork that it was computed from."""
 
     result: RecourseResult
     groundwork: Groundwork
@@ -58,22 +58,22 @@ class Grounded:
 
     @property
     def best(self) -> Counterfactual:
-        """The counterfactual; the first one of a plan."""
+        """The counterfactual of the result; the first member of a plan."""
         return self.result.counterfactuals[0]
 
     @property
     def needed(self) -> list[frozenset[int]]:
-        """Sets of features that no further way contains: all that it changes, and what of it is enough."""
+        """Sets of features that no further way changes in full: all that this way changes, or parts that suffice."""
         return [frozenset(some) for some in (self.best.changed, *self.result.enough)]
 
     @property
     def found(self) -> bool:
-        """Whether there is a counterfactual."""
+        """Whether the result has a counterfactual."""
         return self.result.status is Status.FOUND
 
     @property
     def key(self) -> tuple[bool, float]:
-        """The order of ways: those that meet the method's own constraint first, then by cost."""
+        """The key by which ways are sorted: those that meet the method's own constraint first, then by cost."""
         if not self.found:
             return True, math.inf
         rows = self.result.counterfactuals
@@ -85,13 +85,13 @@ Waiting: TypeAlias = tuple[tuple[bool, float], int, Frozen, Grounded | None]
 
 
 class WaySearch:
-    """The search for further ways of one applicant.
+    """The search for further ways of one applicant to be accepted.
 
     Parameters
     ----------
-    first : the answer in which every feature may change; found
-    ask : the answer in which some features stay as they are, with at most so many changes; None where nothing can be
-        asked
+    first : the answer in which every feature may change; has a counterfactual
+    ask : gives the answer in which some features stay as they are, with at most so many changes (None for no limit);
+        None where nothing can be asked
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class WaySearch:
         """Replies of a remote model to what was asked or comes soon."""
 
     def run(self) -> list[Grounded]:
-        """Search the ways, cheapest first: as many as are asked for, or fewer where fewer exist."""
+        """Search the ways, cheapest first: as many as are asked for, or fewer if fewer exist or time runs out."""
         listed: list[Grounded] = []
         closed = [frozenset(some) for some in self.problem.action_set.barred]
         """Sets that no further way contains."""
@@ -278,6 +278,6 @@ def _warnings(listed: Sequence[Grounded]) -> list[str]:
 
 
 def named_ways(numbers: Sequence[str]) -> str:
-    """Some of several ways, by their numbers from 1."""
+    """A phrase that names ways by their numbers: "Way 2", or "Ways 1, 2 and 4"."""
     *others, last = numbers
     return f"Ways {', '.join(others)} and {last}" if others else f"Way {last}"

@@ -21,7 +21,7 @@ class AcceptedValues(AnswerPart):
 
 
 def phrase_of(accepted: AcceptedValues | None, phrases: Phrases) -> str:
-    """The sentence that asks for a missing value."""
+    """The phrase that asks the applicant to state a missing value, by what the model accepts."""
     if accepted is None:
         return phrases.state
     if accepted.levels is not None:
@@ -34,6 +34,6 @@ def phrase_of(accepted: AcceptedValues | None, phrases: Phrases) -> str:
 
 
 def either(names: Sequence[str], phrases: Phrases) -> str:
-    """Several names, of which one is enough."""
+    """The names joined as alternatives in the language of `phrases`: "A, B or C"."""
     *others, last = names
     return fill(phrases.either, {"from": ", ".join(others), "to": last}) if others else last

@@ -82,27 +82,27 @@ class ActionSet:
 
     @property
     def max_changes(self) -> int | None:
-        """Largest number of features that change; None for no limit."""
+        """Largest number of features that may change; None for no limit."""
         return self.constraints.max_changes
 
     def levels(self, g: int) -> tuple[int, ...]:
-        """The levels that a feature with levels may have, its own among them; in order."""
+        """Indices of the levels that a feature `g` with levels may take, the applicant's own included; ascending."""
         return self.restricted.get(g) or tuple(range(int(self.lower_raw[g]), int(self.upper_raw[g]) + 1))
 
     @property
     def has_holes(self) -> bool:
-        """Whether some ordinals may not have all levels of their range."""
+        """Whether some ordinal feature may not take every level between its lowest and its highest legal one."""
         return any(not self.space.features[j].is_group for j in self.restricted)
 
     @property
     def is_coupled(self) -> bool:
-        """Whether more than ranges, lattices, categories and a cap decides what is legal."""
+        """Whether rules, time that changes share, skipped levels or a cap after changes made limit the set as well."""
         counts_begun = bool(self.begun) and self.max_changes is not None
         return bool(self.rules) or self.clock.is_shared or self.has_holes or counts_begun
 
     @property
     def has_gaps(self) -> bool:
-        """Whether some numbers either stay or move by a least distance that is no lattice's."""
+        """Whether some number without a lattice has a least change: values next to the factual are not legal."""
         open_ends = (self.below_raw < self.factual_raw) | (self.above_raw > self.factual_raw)
         return bool((open_ends & (self.step_raw == 0.0)).any())
 
@@ -119,7 +119,7 @@ class ActionSet:
         return not (self.step_raw.any() or self.has_gaps or self.is_coupled or self.max_changes is not None)
 
     def limits(self) -> list[list[Limit]]:
-        """Every limit of each feature."""
+        """The limits on each feature, in column order; empty for a value that advice never changes."""
         pairs = zip(self.space.features, self.factual_raw.tolist(), strict=True)
         return [limits_of(feature, fact, self._asked) for feature, fact in pairs]
 
@@ -131,19 +131,19 @@ class ActionSet:
         )  # fmt: skip
 
     def range(self, j: int) -> Range:
-        """The range of one feature."""
+        """The legal values of feature `j`."""
         lower, below, above, upper = (
             float(end[j]) for end in (self.lower_raw, self.below_raw, self.above_raw, self.upper_raw)
         )
         return Range(lower, below, above, upper, self.restricted.get(j))
 
     def frozen(self, features: Iterable[int]) -> "ActionSet":
-        """The action set in which these features do not change."""
+        """The action set in which the features with these indices do not change."""
         facts = {j: float(self.factual_raw[j]) for j in features}
         return self.ranged({j: Range(fact, fact, fact, fact) for j, fact in facts.items()}) if facts else self
 
     def ranged(self, others: Mapping[int, Range]) -> "ActionSet":
-        """The action set with other ranges of some features, by index."""
+        """The action set in which some features have the ranges `others`, by feature index."""
         ranges = [others.get(j) or self.range(j) for j in range(self.space.p)]
         return replace(self, **arrays_of(self.space, ranges))
 
@@ -155,7 +155,7 @@ class ActionSet:
         return replace(wider, **arrays_of(self.space, ranges))
 
     def opened(self, rows_raw: Float[np.ndarray, "n p"]) -> "ActionSet":
-        """The action set in which immovable features that differ in one of these rows may have any value of the schema.
+        """This set, with any value of the schema for immovable features that differ from the factual in `rows_raw`.
 
         For sampling decisions around records that are not legal counterfactuals.
         """
@@ -187,7 +187,7 @@ class ActionSet:
         return np.asarray(mask)
 
     def keeps_rules(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows break no rule."""
+        """Which rows break none of the model's rules."""
         every = np.ones(len(rows_raw), dtype=bool)
         return np.logical_and.reduce([every, *(rule.holds(rows_raw) for rule in self.rules)])
 
@@ -201,7 +201,7 @@ class ActionSet:
         return mask
 
     def each_is_legal(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
-        """Which values may be proposed or are the person's own, feature by feature."""
+        """Which values, each judged by itself, may be proposed or are the person's own."""
         same = rows_raw == self.factual_raw
         legal = (rows_raw >= self.lower_raw) & (rows_raw <= self.upper_raw) & self.movable
         legal &= (rows_raw <= self.below_raw) | (rows_raw >= self.above_raw)
@@ -213,10 +213,10 @@ class ActionSet:
         return np.asarray(same | legal)
 
     def snap(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """Each row moved to the nearest value that this person can reach, feature by feature.
+        """Rows with each value moved to the nearest one that this person can reach.
 
-        A category that is not proposed, and a state such as missing, becomes the person's own value. Ignores rules,
-        time that changes share, and the cap on the number of changes; `contains` checks them.
+        A category that is not proposed becomes the person's own, and so does a missing value or special code. Ignores
+        rules, the time that changes share, and the cap on the number of changes; `contains` checks them.
         """
         if self.space.states_raw.size:
             rows_raw = np.where(self.space.in_state(rows_raw), self.factual_raw, rows_raw)
@@ -225,9 +225,10 @@ class ActionSet:
     def round(
         self, rows_raw: Float[np.ndarray, "n p"], *, toward_raw: Float[np.ndarray, "n p"] | None = None
     ) -> Float[np.ndarray, "n p"]:
-        """Numbers rounded to what may be proposed: to the nearest, or towards `toward_raw` where that is another one.
+        """Rows with each number rounded to the nearest value that may be proposed, or towards `toward_raw`.
 
-        Values equal to the factual stay. Ranges are respected because their ends lie on the lattice.
+        Without `toward_raw`, or where it has the same number, the nearest counts. Values equal to the factual stay.
+        Ranges are respected because their ends lie on the lattice.
         """
         fact, toward, lattices = self.factual_raw, rows_raw if toward_raw is None else toward_raw, self._lattices
         changed = rows_raw != fact
@@ -271,9 +272,10 @@ class ActionSet:
         return np.where(up, higher, lower)
 
     def finished(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """Rows in which no number stops just before the end of its range: who pays back all but 1 EUR pays that too.
+        """Rows in which each changed number that stops just short of the end of its range goes all the way to that end.
 
-        What is left is less than a change worth advising; nothing happens where `least_share` is 0.
+        Less than a change worth advising would be left: who pays back all but 1 EUR pays that too. Rows stay as they
+        are where `least_share` is 0.
         """
         if self.least_share == 0.0:
             return rows_raw
@@ -283,7 +285,7 @@ class ActionSet:
 
     @cached_property
     def x0(self) -> Float[np.ndarray, "d"]:
-        """`factual_raw`, encoded."""
+        """`factual_raw` as an encoded point."""
         return self.space.encode(self.factual_raw[None])[0]
 
     @cached_property
@@ -303,23 +305,23 @@ class ActionSet:
         return sum(self.space.features[j].provide_cost for j in self.given) + sum(self.begun.values())
 
     def amounts(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """Distance that a person moves each feature, in spreads; 1 for another category, 0 for what time changes."""
+        """Distance that the person moves each feature, in spreads; 1 for another category, 0 for change by time."""
         return amounts(self.space, np.where(self.clock.passive, 0.0, np.abs(rows_raw - self.factual_raw)))
 
     def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Weighted L1 distance to the factual in encoded units; a change of category counts 1, what time does 0."""
+        """Weighted L1 distance to the factual in encoded units; another category counts as 1, a change by time as 0."""
         return self.cost_of(self.amounts(rows_raw))
 
     def cost_of(self, amounts: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """`cost` of rows with these `amounts`."""
+        """Cost of rows, as from `cost`, given their `amounts`."""
         return cost(amounts, self.weights, self._paid)
 
     def changed(self, rows_raw: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "n"]:
-        """Number of features that a person has changed."""
+        """Number of features that the person changes in each row; what time changes does not count."""
         return self._changes(rows_raw).sum(axis=1)
 
     def changes(self, row_raw: Float[np.ndarray, "p"]) -> tuple[int, ...]:
-        """Indices of the features that a person has changed."""
+        """Indices of the features that the person changes in the row; what time changes does not count."""
         return tuple(np.flatnonzero(self._changes(row_raw[None])[0]).tolist())
 
     def _changes(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
@@ -341,15 +343,14 @@ def action_set(
     least_share: float = 0.0,
     wishes: Wishes | None = None,
 ) -> ActionSet:
-    """The action set of one applicant. Errors as `check_constraints` and `check_wishes`.
+    """The action set of one applicant. Raises as `check_constraints` and `check_wishes` do.
 
     InvalidRequest is also raised where this applicant cannot make a change that the wishes include.
 
     Parameters
     ----------
-    valid_months : how long an answer may take where `timing` sets no horizon
-    least_share : `advice_ranges.LEAST_SHARE`, or 0 where a number may change by any amount unless something else is
-        said of it
+    valid_months : months that an answer may take where `timing` sets no horizon
+    least_share : share by which a number changes at least by default: `advice_ranges.LEAST_SHARE`, or 0 for any change
     """
     constraints, timing, wishes = constraints or Constraints(), timing or Timing(), wishes or Wishes()
     check_constraints(space, constraints, cost_weights or {})

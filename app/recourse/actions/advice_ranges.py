@@ -36,7 +36,7 @@ TICK, ROUNDING = 1e-6, 4.0 * float(np.finfo(float).eps)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """One limit of what is proposed for one feature."""
+    """One limit on the values that advice may propose for one feature, and whether the request set it."""
 
     name: str
     """`immutable`, `direction`, `bounds`, `max_change`, `least_change`, `horizon_months` or `exclude` of the request,
@@ -54,7 +54,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The values of one feature that are legal: the fact, those from `lower` to `below` and from `above` to `upper`."""
+    """The legal values of one feature: the person's own, from `lower` to `below`, and from `above` to `upper`."""
 
     lower: float
     below: float
@@ -67,13 +67,13 @@ class Range:
 
     @property
     def is_open(self) -> bool:
-        """Whether the feature may change."""
+        """Whether the feature may change at all."""
         return bool(self.lower != self.upper) if self.levels is None else len(self.levels) > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The limits of one question, beside those of the schema."""
+    """The limits that one request sets beside those of the schema: constraints, exclusions, time and a least change."""
 
     constraints: Constraints = field(default_factory=Constraints)
     exclude: Exclude = field(default_factory=Exclude)
@@ -86,7 +86,7 @@ class Asked:
 
 
 def limits_of(feature: Feature, fact: float, asked: Asked) -> list[Limit]:
-    """Every limit of one feature of one person; none where the model never proposes a change of it."""
+    """Every limit on a feature whose present raw value is `fact`; empty where advice never changes that value."""
     if is_still(feature, fact):
         return []
     constraints, distance = asked.constraints, distance_within(feature, asked.months)
@@ -127,7 +127,7 @@ def limits_of(feature: Feature, fact: float, asked: Asked) -> list[Limit]:
 
 
 def ranges_of_all(space: FeatureSpace, factual_raw: Float[np.ndarray, "p"], asked: Asked) -> list[Range]:
-    """The range of each feature within its limits."""
+    """The legal range of each feature for this person, in column order."""
     constraints, exclude = asked.constraints, asked.exclude
     named = {
         *constraints.immutable, *constraints.direction, *constraints.bounds, *constraints.max_change,
@@ -166,24 +166,27 @@ def _excluded(feature: Feature, fact: float, exclude: Exclude) -> list[Limit]:
 
 
 def is_still(feature: Feature, fact: float) -> bool:
-    """Whether advice never changes this value: the feature is fixed, or the value is a state."""
+    """Whether advice never changes the value `fact`: the feature is fixed, or the value is missing or a special code.
+
+    A missing category that the person can provide may change.
+    """
     missing_category = feature.is_group and feature.missing is not None and fact == len(feature.categories)
     missing_category &= not feature.provide
     return feature.is_fixed or missing_category or fact in feature.states_raw
 
 
 def least_worth(feature: Feature, fact: float, share: float) -> float:
-    """The smallest change of a number that is worth advising where nothing else is said, raw units.
+    """The smallest change of a number that is worth advising where no least change is stated, in raw units.
 
-    The larger of a share of the spread and the same share of the person's own value, the latter never more than
-    `MOST_OF_SPREAD`.
+    The larger of `share` of the spread and `share` of the person's own value, the latter at most `MOST_OF_SPREAD` of
+    the spread.
     """
     spread = feature.spread or feature.scale or 1.0
     return max(share * spread, min(share * abs(fact), MOST_OF_SPREAD * spread))
 
 
 def range_of(feature: Feature, fact: float, limits: Sequence[Limit]) -> Range:
-    """The range of a feature within all these limits."""
+    """The legal range of a feature within all of `limits`; only its present value `fact` where `limits` is empty."""
     still = Range(fact, fact, fact, fact)
     if not limits:
         return still
@@ -207,12 +210,12 @@ def range_of(feature: Feature, fact: float, limits: Sequence[Limit]) -> Range:
 
 
 def range_without(feature: Feature, fact: float, limits: Sequence[Limit], name: str) -> Range:
-    """The range of a feature without the limits of one name that the request sets."""
+    """The legal range of a feature once the limits called `name` that the request sets are dropped from `limits`."""
     return range_of(feature, fact, [limit for limit in limits if not (limit.asked and limit.name == name)])
 
 
 def proposed_levels(feature: Feature, fact: int) -> list[int]:
-    """Indices of the levels that advice may propose for a person with this one, and this one; in order."""
+    """Indices of the levels that advice may propose to a person with level `fact`, and `fact` itself; ascending."""
     names = feature.advice.categories
     # Without the missing category, which comes after the others.
     advised = range(len(feature.categories) or len(feature.levels))
@@ -243,16 +246,16 @@ def _tick(number: float, anchor: float, per_unit: float, forgiving: float) -> fl
 
 
 def lattice_point(tick: float, anchor: float, step: float) -> float:
-    """A lattice point as a person writes it: 0.3, not 0.30000000000000004."""
+    """The number `tick` steps from `anchor`, as a person writes it: 0.3, not 0.30000000000000004."""
     return float(anchor + (tick / round(1.0 / step) if step < 1.0 else tick * step))
 
 
 class Lattices:
-    """The lattices of several features; of one without a lattice, ticks are units from 0.
+    """The lattices of allowed numbers of several features; without a lattice, each tick is one raw unit.
 
     Parameters
     ----------
-    step, anchor : of each; the step is 0 where there is no lattice
+    step, anchor : distance between the lattice points of each feature (0 for no lattice), and one of the points
     """
 
     def __init__(self, step: Float[np.ndarray, "p"], anchor: Float[np.ndarray, "p"]) -> None:
@@ -262,11 +265,11 @@ class Lattices:
         self._fine, self._parts = self._unit < 1.0, np.maximum(np.rint(1.0 / self._unit), 1.0)
 
     def ticks(self, values_raw: Float[np.ndarray, "*n p"]) -> Float[np.ndarray, "*n p"]:
-        """Distances of numbers from the anchor, in steps."""
+        """Distances of raw numbers from the anchor of their feature, in steps."""
         return (values_raw - self._anchor) / self._unit
 
     def points(self, ticks: Float[np.ndarray, "*n p"]) -> Float[np.ndarray, "*n p"]:
-        """`lattice_point` of each."""
+        """The raw number at each tick, as `lattice_point` computes it."""
         return self._anchor + np.where(self._fine, ticks / self._parts, ticks * self._unit)
 
     def apart(
@@ -277,7 +280,7 @@ class Lattices:
 
 
 def tick_slack(ticks: np.ndarray | float) -> np.ndarray:
-    """Largest distance between ticks and a whole number that counts as rounding; grows with the ticks."""
+    """Largest distance of each tick from a whole number that still counts as rounding; grows with the tick."""
     return np.asarray(TICK + ROUNDING * np.abs(ticks))
 
 
@@ -304,7 +307,7 @@ def _within(fact: float, limit: MaxChange) -> tuple[float, float]:
 
 
 def bounds_of(feature: Feature, constraints: Constraints) -> tuple[float, float]:
-    """The bounds that the request sets, as raw numbers."""
+    """The lower and upper bound that the request sets for a feature, as raw numbers; infinite where it sets none."""
     bounds = constraints.bounds.get(feature.name, Bounds())
     return (
         -math.inf if bounds.min is None else number_of(feature, bounds.min),
@@ -313,7 +316,7 @@ def bounds_of(feature: Feature, constraints: Constraints) -> tuple[float, float]
 
 
 def limits_of_value(feature: Feature, constraints: Constraints) -> tuple[float, float]:
-    """Lowest and highest value that advice may propose in place of the present one."""
+    """Lowest and highest raw number that the schema, its advice and the bounds of the request allow for a feature."""
     low, high = feature.range_raw
     advice = feature.advice if feature.is_number else Advice()
     bounds = bounds_of(feature, constraints)
@@ -322,12 +325,12 @@ def limits_of_value(feature: Feature, constraints: Constraints) -> tuple[float, 
 
 
 def number_of(feature: Feature, value: float | str) -> float:
-    """The raw number of a bound."""
+    """The raw number of a bound: the number itself, or the index of the level that it names."""
     return float(value) if feature.is_number else float(feature.levels.index(value))
 
 
 def arrays_of(space: FeatureSpace, ranges: Sequence[Range]) -> dict[str, Any]:
-    """Ranges and lattices of all features as the fields of an `ActionSet`."""
+    """The fields of an `ActionSet`, by name, that hold the ranges and lattices of all features."""
     ends = np.array([(one.lower, one.below, one.above, one.upper) for one in ranges], dtype=float)
     lower, below, above, upper = ends.reshape(-1, 4).T
     movable = np.array([one.is_open for one in ranges], dtype=bool)

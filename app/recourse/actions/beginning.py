@@ -32,9 +32,9 @@ class _Begun:
 
 
 def beginnings(actions: ActionSet) -> list[ActionSet]:
-    """The action set with all included changes made, in each way in which that is possible; none where it is not.
+    """The action set after all changes that the request must include, once for each way to make them; at most `MOST`.
 
-    The set itself where nothing is included.
+    Empty where one of these changes is impossible; `actions` alone where the request includes none.
     """
     options = [_options(actions, j, to) for j, to in actions.included.items()]
     return [_begun(actions, chosen) for chosen in islice(product(*options), MOST)]

@@ -63,13 +63,13 @@ def check_constraints(
 
     Parameters
     ----------
-    weights_at : where weights stand in the caller's input; constraints stand in ``/constraints``
+    weights_at : JSON pointer of the weights in the caller's input; constraints stand in ``/constraints``
 
     Raises
     ------
     InvalidRequest : a constraint or weight names an unknown feature or a value that is not in the schema
     ConstraintClash : a constraint would allow what the model's own actionability forbids
-    Both carry every fault.
+    Each error carries every fault of its kind.
     """
     invalid, clashes = constraint_faults(space, constraints)
     invalid = [fault.under("/constraints") for fault in invalid]
@@ -81,7 +81,7 @@ def check_constraints(
 
 
 def constraint_faults(space: FeatureSpace, constraints: Constraints) -> tuple[list[Fault], list[Fault]]:
-    """Faults of constraints that do not fit a model, and of those that loosen its actionability; pointers into them."""
+    """Faults of constraints that do not fit a model, and of those that loosen its limits, with pointers."""
     invalid: list[Fault] = []
     clashes: list[Fault] = []
 
@@ -153,7 +153,7 @@ def _change_faults(feature: Feature, limit: MaxChange | float) -> list[tuple[str
 
 
 def weight_faults(space: FeatureSpace, weights: Mapping[str, float]) -> list[Fault]:
-    """Weights of unknown features or outside their limits; pointers into the weights."""
+    """Faults of weights that belong to unknown features or lie outside their limits; pointers into `weights`."""
     faults: list[Fault] = []
     for name, weight in weights.items():
         pointer = f"/{escape(name)}"
@@ -165,13 +165,13 @@ def weight_faults(space: FeatureSpace, weights: Mapping[str, float]) -> list[Fau
 
 
 def unknown_feature(space: FeatureSpace, name: str, pointer: str) -> Fault:
-    """The fault of a name that is no feature, or that of a derived one, which is never set by itself."""
+    """The fault of a name that is no feature, or is a derived feature, which is never set by itself."""
     others = "is not a feature of this model; the features are " + ", ".join(space.names)
     return derived_feature(space, name, pointer) or Fault(pointer, others)
 
 
 def derived_feature(space: FeatureSpace, name: str, pointer: str) -> Fault | None:
-    """The fault of the name of a derived feature; None where it is none."""
+    """The fault of naming a derived feature; None where `name` is no derived feature."""
     formula = space.derived and space.derived.formulas.get(name)
     return Fault(pointer, f"is derived, from {' and '.join(formula.names)}: name these instead") if formula else None
 

@@ -12,12 +12,12 @@ from app.recourse.features import Change, FeatureSpace
 
 
 def amounts(space: FeatureSpace, distance_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-    """Raw distances of each feature in spreads; 1 for a change of category."""
+    """Raw distances of each feature converted to spreads; 1 for a change of category."""
     return np.asarray(np.minimum(distance_raw / space.spread_raw, space.most_spreads))
 
 
 def cost(moved: Float[np.ndarray, "n p"], weights: Float[np.ndarray, "p"], paid: float = 0.0) -> Float[np.ndarray, "n"]:
-    """Cost of changes: the weighted sum of their `amounts`, and what has been paid before."""
+    """Cost of each row of changes: the weighted sum of its `amounts`, plus the cost `paid` before."""
     return np.asarray(paid + moved @ weights)
 
 
@@ -28,7 +28,7 @@ def weights_of(
 
     Parameters
     ----------
-    factors : of the request, by feature; 1 where it names none
+    factors : factors of the request on the costs of the schema, by feature name; 1 for features that are not named
     """
     costs = [
         f.provide_cost if f.is_group and f.missing and fact == len(f.categories) else f.cost
@@ -40,8 +40,8 @@ def weights_of(
 def usual_change(space: FeatureSpace) -> float:
     """Cost of a usual change: one spread, or another category, of a feature of median cost in the schema.
 
-    Objectives count in it, so that their weights mean the same for every schema. The weights of a request are no part
-    of it: they steer.
+    Objectives measure cost in this unit, so that their weights mean the same for every schema. Cost weights of a
+    request do not enter.
     """
     costs = [feature.cost for feature in space.features if feature.change is not Change.NONE]
     return float(np.median(costs)) if costs else 1.0

@@ -23,16 +23,16 @@ def check_inclusion(
     limits: Sequence[Sequence[Limit]],
     each_is_legal: Callable[[Float[np.ndarray, "n p"]], Bool[np.ndarray, "n p"]],
 ) -> None:
-    """Check that this applicant can make each included change.
+    """Check that this applicant can make each change that the request must include.
 
     Parameters
     ----------
-    ranges, limits : of each feature
-    each_is_legal : as of the `ActionSet`
+    ranges, limits : legal range and limits of each feature, in column order
+    each_is_legal : `ActionSet.each_is_legal` of this applicant
 
     Raises
     ------
-    InvalidRequest : with every fault; pointers begin with ``/must_include``
+    InvalidRequest : the applicant cannot make some change; carries every fault, with pointers into ``/must_include``
     """
 
     def faults() -> Iterator[Fault]:

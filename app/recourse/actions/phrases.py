@@ -63,5 +63,5 @@ ENGLISH = Phrases()
 
 
 def fill(phrase: str, words: Mapping[str, str]) -> str:
-    """A phrase with words in its places; places that there are no words for stay as they are."""
+    """The phrase with a word in each ``{place}`` that `words` names; other places stay as they are."""
     return re.sub(r"\{(\w+)\}", lambda place: words.get(place[1], place[0]), phrase)

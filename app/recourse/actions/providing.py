@@ -21,11 +21,11 @@ BESIDE = 0.01
 
 
 def provided(actions: ActionSet, *, but: Collection[int] = ()) -> ActionSet | None:
-    """The action set of the same person with every missing number provided that may be; None where there is none.
+    """The action set after the person provides each missing number that can be provided; None where there is none.
 
     Parameters
     ----------
-    but : features that stay missing
+    but : indices of features that stay missing
     """
     space, fact = actions.space, actions.factual_raw.copy()
     ruled_out = {*actions.wishes.exclude.features, *actions.constraints.immutable}
@@ -53,9 +53,9 @@ def provided(actions: ActionSet, *, but: Collection[int] = ()) -> ActionSet | No
 
 
 def providing(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> ActionSet:
-    """The action set of the person with those missing numbers provided that all of these rows provide.
+    """The action set after the person provides those missing numbers that all of `rows_raw` provide.
 
-    `actions` itself where they provide none.
+    `actions` itself where the rows provide none.
     """
     other = provided(actions, but=np.flatnonzero(actions.space.in_state(rows_raw).any(axis=0)).tolist())
     return actions if other is None else other

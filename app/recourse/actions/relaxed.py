@@ -11,7 +11,7 @@ from app.recourse.actions.sentences import name_text
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """One constraint of the request that binds, and the action set without it."""
+    """One constraint of the request that rules records out, and the action set without it."""
 
     constraint: str
     feature: str | None
@@ -22,9 +22,9 @@ class Relaxed:
 
 
 def relaxed(actions: ActionSet) -> Iterator[Relaxed]:
-    """Each constraint of the request whose removal widens what is legal; the time that an answer is valid as well.
+    """Each constraint of the request whose removal makes more records legal, with the action set without it.
 
-    Never what the lender has fixed, nor a feature that is never advice.
+    The time limit that an answer's validity sets counts as well; limits that the lender sets never do.
     """
     if actions.beginning is not None:
         for one in relaxed(actions.beginning):
@@ -58,7 +58,7 @@ def _begun_like(actions: ActionSet, others: ActionSet) -> ActionSet:
 
 
 def without_inclusion(actions: ActionSet) -> Iterator[Relaxed]:
-    """For each included change, the same action set without that change."""
+    """The action set without one of the changes that the request must include, for each such change already made."""
     before = actions.beginning
     if before is None:
         return

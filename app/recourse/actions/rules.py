@@ -32,7 +32,7 @@ Repaired: TypeAlias = tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m p"]]
 
 @dataclass(frozen=True, slots=True)
 class LinearRule:
-    """``coefficients_raw . row_raw <= limit`` over numeric features, or equality."""
+    """The rule ``coefficients_raw . row_raw <= limit`` over numeric features, or ``=`` with `equality`."""
 
     text: str
     coefficients_raw: tuple[float, ...]
@@ -42,7 +42,7 @@ class LinearRule:
 
     @property
     def features(self) -> tuple[int, ...]:
-        """The features that it is about."""
+        """Indices of the features whose coefficient is not 0."""
         return tuple(j for j, one in enumerate(self.coefficients_raw) if one != 0.0)
 
     def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
@@ -53,7 +53,7 @@ class LinearRule:
         return np.asarray((np.abs(excess) if self.equality else excess) <= slack)
 
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
-        """The rows that break the rule with one number of it set so that it holds, for each number that moves."""
+        """The rows that break the rule, with one number set so that the rule holds; once for each movable number."""
         a = np.array(self.coefficients_raw)
         excess = rows_raw @ a - self.limit
         excess = excess if self.equality else np.maximum(excess, 0.0)
@@ -81,7 +81,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``left <= right``, or ``left < right``, of numbers."""
+    """The condition ``left <= right``, or ``left < right`` with `strict`, between numbers of a record."""
 
     left: Expression
     right: Expression
@@ -93,20 +93,20 @@ class Comparison:
 
     @property
     def features(self) -> tuple[int, ...]:
-        """The features that it is about."""
+        """Indices of the features that the comparison reads."""
         return tuple(one.column for one in self.inputs)
 
     def negated(self) -> "Comparison":
-        """True where this is false."""
+        """The comparison that is true where this one is false."""
         return replace(self, left=self.right, right=self.left, strict=not self.strict)
 
     def sides(self, numbers: Any, known: dict[str, Any]) -> tuple[Any, Any]:
-        """Left and right side in some kind of number.
+        """Values of the left and the right side, in the kind of number that `numbers` computes with.
 
         Parameters
         ----------
         numbers : an `Arithmetic` that looks names up in `known`
-        known : of each input, by name; derived ones are added
+        known : value of each input, by name; values of derived features are added
         """
         for name, formula in self.formulas.items():
             known[name] = formula.over(numbers)
@@ -118,7 +118,7 @@ class Comparison:
         return np.logical_or.reduce(states) if states else np.zeros(len(rows_raw), dtype=bool)
 
     def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows do not make the comparison false."""
+        """Which rows satisfy the comparison, or leave it undecided by a missing value, a special code or NaN."""
         unknown = self.unknown(rows_raw)
         known: dict[str, Any] = {}
         for one in self.inputs:
@@ -133,7 +133,7 @@ class Comparison:
         return np.asarray(unknown | np.isnan(excess) | holds)
 
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
-        """The rows in which it is false with one number moved to where it is true, by Newton's method."""
+        """The rows that break the comparison, with one number moved by Newton's method to satisfy it; once for each."""
         rows_raw = rows_raw[~self.allows(rows_raw)]
         for one in self.inputs:
             if not len(rows_raw) or not movable[one.column]:
@@ -162,7 +162,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class LevelTest:
-    """The test whether a category is one of several levels."""
+    """The test whether a feature has one of several levels."""
 
     column: int
     """Its column in a raw row."""
@@ -173,20 +173,20 @@ class LevelTest:
 
     @property
     def features(self) -> tuple[int, ...]:
-        """The feature that it is about."""
+        """Index of the feature that is tested, as a tuple of one."""
         return (self.column,)
 
     def negated(self) -> "LevelTest":
-        """True where this is false."""
+        """The test that is true where this one is false; a missing category passes both."""
         missing = {level for level in self.levels if level >= self.count}
         return replace(self, levels=frozenset(range(self.count)) - self.levels | missing)
 
     def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows do not make the test false."""
+        """Which rows have one of the levels, or a missing category."""
         return np.isin(rows_raw[:, self.column], list(self.levels))
 
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
-        """The rows in which it is false with another level."""
+        """The rows that fail the test, with the feature set to a level that passes; once for each such level."""
         rows_raw = rows_raw[~self.allows(rows_raw)]
         for level in sorted(self.levels) if movable[self.column] else ():
             rows = rows_raw.copy()
@@ -196,31 +196,31 @@ class LevelTest:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """Every part is true."""
+    """The condition that every one of `parts` is true."""
 
     parts: "tuple[Condition, ...]"
 
     def negated(self) -> "AnyOf":
-        """True where this is false."""
+        """The condition that is true where this one is false."""
         return AnyOf(tuple(part.negated() for part in self.parts))
 
     def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows make none of the conditions false."""
+        """Which rows make no part of the condition false."""
         return np.logical_and.reduce([part.allows(rows_raw) for part in self.parts])
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Some part is true."""
+    """The condition that at least one of `parts` is true."""
 
     parts: "tuple[Condition, ...]"
 
     def negated(self) -> AllOf:
-        """True where this is false."""
+        """The condition that is true where this one is false."""
         return AllOf(tuple(part.negated() for part in self.parts))
 
     def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows do not make every condition false."""
+        """Which rows do not make every part of the condition false."""
         return np.logical_or.reduce([part.allows(rows_raw) for part in self.parts])
 
 
@@ -229,14 +229,14 @@ Condition: TypeAlias = Comparison | LevelTest | AllOf | AnyOf
 
 @dataclass(frozen=True, slots=True)
 class LogicRule:
-    """A condition over the features of one record."""
+    """The rule that a condition over the features of one record is not false."""
 
     text: str
     condition: Condition
 
     @property
     def features(self) -> tuple[int, ...]:
-        """The features that it is about."""
+        """Indices of the features that the condition reads."""
         return tuple({column for part in parts_of(self.condition) for column in part.features})
 
     def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
@@ -244,7 +244,7 @@ class LogicRule:
         return self.condition.allows(rows_raw)
 
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
-        """The rows that break the rule with one feature of it moved so that one of its parts holds."""
+        """The rows that break the rule, with one feature moved so that a comparison or level test of it holds."""
         rows_raw = rows_raw[~self.holds(rows_raw)]
         if len(rows_raw):
             for part in parts_of(self.condition):
@@ -255,7 +255,7 @@ Rule: TypeAlias = LinearRule | LogicRule
 
 
 def parts_of(condition: Condition) -> Iterator[Comparison | LevelTest]:
-    """The comparisons and tests of a condition."""
+    """The comparisons and level tests that a condition is made of."""
     if isinstance(condition, AllOf | AnyOf):
         for part in condition.parts:
             yield from parts_of(part)

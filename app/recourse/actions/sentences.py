@@ -63,8 +63,7 @@ def changes(
 ) -> tuple[FeatureChange, ...]:
     """The changes that lead from one raw row to another, in the order of the schema.
 
-    What time changes by itself until then, which is not advice, comes last, but for protected features, of which
-    nothing is said.
+    Changes that time makes by itself, which are no advice, come last; those of protected features are left out.
     """
     months, total = clock.each(row_raw[None])[0], float(clock.total(row_raw[None])[0])
     by_time = clock.passive & ~clock.against(row_raw[None])[0]
@@ -110,13 +109,13 @@ def change_text(
     after_months: float | None = None,
     accepted: AcceptedValues | None = None,
 ) -> str:
-    """A change as a sentence: the feature's own, else one put together.
+    """One change as a sentence: the manifest's own sentence for it, or else one put together from `phrases`.
 
     Parameters
     ----------
-    feature : in the language of the phrases
-    after_months : of a value that time changes by itself until then; None for a change that the person makes
-    accepted : of a missing value that the person states
+    feature : the feature, with its words in the language of `phrases`
+    after_months : months after which time has made the change by itself; None for a change that the person makes
+    accepted : values that the model accepts of a missing value that the person states
     """
     before_text, after_text = _texts(feature, before_raw, after_raw, phrases)
     words = {
@@ -176,7 +175,7 @@ def months_text(months: float, phrases: Phrases = ENGLISH, *, down: bool = False
 
     Parameters
     ----------
-    down : round down, but not to nothing, for what has come by then: after 1.95 months one month has passed, not two
+    down : whether to round down instead, to at least a tenth, as for changes that have come by then
     """
     rounded = (max(math.floor(10.0 * months + 1e-6), 1) if down else math.ceil(10.0 * months - 1e-6)) / 10.0
     number = f"{rounded:g}".replace(".", phrases.decimal)
@@ -232,7 +231,7 @@ def number_text(
 
     Parameters
     ----------
-    unlike_raw : another number, which rounding must not reach
+    unlike_raw : another raw number, which the rounded number must not reach or cross
     """
     number = _rounded(feature, number_raw)
     if unlike_raw is not None:
@@ -242,7 +241,7 @@ def number_text(
 
 
 def level_text(feature: Feature, level: RawValue, phrases: Phrases = ENGLISH) -> str:
-    """A level as people call it."""
+    """The name by which people call a level."""
     named = feature.level_names.get(feature.level_key(level))
     return named or ({True: phrases.is_true, False: phrases.is_false}[level] if isinstance(level, bool) else str(level))
 

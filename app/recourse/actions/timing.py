@@ -37,7 +37,7 @@ class Timing(InputPart):
 
 
 def distance_within(feature: Feature, months: float) -> float:
-    """Distance that a feature can move in this time, in raw units or levels; negative where no change is possible."""
+    """Distance that a feature can move in `months`, in raw units or levels; negative where no change is possible."""
     left = months - feature.takes.months
     per = 0.0 if feature.is_group else _per_distance(feature)
     if left < -SLACK * months:
@@ -50,7 +50,7 @@ def _per_distance(feature: Feature) -> float:
 
 
 class Clock:
-    """The time that one person has.
+    """The time that one person has, and how long each change takes.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class Clock:
         """Whether changes compete for the time, so that ranges of single features do not say what is possible."""
 
     def each(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """Months that each change takes; of a feature that time moves, until it has the value, 0 if never."""
+        """Months until each feature has the value in the row; 0 where it is unchanged, or never gets there by time."""
         months = self._made(rows_raw)
         months[:, self._passive] = self._passed(rows_raw)
         return months
@@ -118,7 +118,7 @@ class Clock:
         return np.where(self._never(rows_raw), 0.0, passed)
 
     def against(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
-        """Which values are out of the reach of time: of a feature that time moves, a move the other way or a state."""
+        """Which values time never brings to a feature that it moves: moves the other way, missing, special codes."""
         found = np.zeros(rows_raw.shape, dtype=bool)
         found[:, self._passive] = self._never(rows_raw)
         return found
@@ -131,22 +131,22 @@ class Clock:
         return np.asarray(found)
 
     def changes(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Months that the changes of a person take together."""
+        """Months that the person's changes in each row take: their sum if `sequential`, else the longest."""
         months = self._made(rows_raw)
         return np.asarray(months.sum(axis=1) if self.sequential else months.max(axis=1, initial=0.0))
 
     def total(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Months until a person has each record."""
+        """Months until the person has each record, by own changes and by time."""
         if self.stands_still:
             return np.zeros(len(rows_raw))
         return np.maximum(self.changes(rows_raw), self._passed(rows_raw).max(axis=1, initial=0.0))
 
     def settled(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """Records at the end of the time that their changes take."""
+        """The records, with the features that time moves as they are when the person's changes are done."""
         return self._after(rows_raw, self.changes(rows_raw)) if self._passive.size else rows_raw
 
     def waiting(self) -> Float[np.ndarray, "n p"]:
-        """Records in which only time has passed, the nearest first; none where time changes nothing or has no end."""
+        """Records in which only time has passed, the nearest first; none where time changes nothing or is unlimited."""
         if not self._passive.size or math.isinf(self.months):
             return np.empty((0, len(self._factual_raw)))
         months = self.months * np.arange(1, WAITS + 1) / WAITS
@@ -155,12 +155,12 @@ class Clock:
         return rows_raw[(rows_raw != self._factual_raw).any(axis=1)]
 
     def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which records can be reached in time, and keep pace with it."""
+        """Which records can be reached within `months`, and keep pace with time as in `keeps_pace`."""
         months = self.total(rows_raw)
         return np.asarray(months <= self.months * (1.0 + SLACK)) & self._shows(rows_raw, months)
 
     def keeps_pace(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which records show one and the same time in all features that time moves."""
+        """Which records show the time that they take in all features that time moves, or no time in any of them."""
         return self._shows(rows_raw, self.total(rows_raw))
 
     def _shows(self, rows_raw: Float[np.ndarray, "n p"], months: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
@@ -195,6 +195,6 @@ def _step(feature: Feature) -> float:
 def clock(
     features: Sequence[Feature], factual_raw: Float[np.ndarray, "p"], timing: Timing, valid_months: float = math.inf
 ) -> Clock:
-    """The clock of a question; an answer takes no longer than it is valid where the question sets no horizon."""
+    """The clock of one request; without a horizon in `timing`, an answer may take `valid_months`."""
     months = valid_months if timing.horizon_months is None else timing.horizon_months
     return Clock(features, factual_raw, months, sequential=timing.sequential)

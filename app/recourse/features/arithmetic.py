@@ -10,47 +10,47 @@ from jaxtyping import Float
 
 @runtime_checkable
 class Arithmetic(Protocol):
-    """A kind of number: what stands in a formula; the numbers themselves have Python's operators."""
+    """A kind of number to compute formulas with: how to make and compare numbers that have Python's operators."""
 
     def constant(self, value: float) -> Any:
-        """A number that is written in the formula."""
+        """The number for a constant `value` in a formula."""
 
     def name(self, name: str) -> Any:
-        """The value of a feature."""
+        """The value of the feature `name`."""
 
     def level(self, name: str, numbers: tuple[float, ...]) -> Any:
-        """The number that belongs to the level of a feature."""
+        """The entry of `numbers` at the level of the feature `name`."""
 
     def lesser(self, one: Any, other: Any) -> Any:
-        """The smaller one; the first of equal ones."""
+        """The smaller of two numbers; `one` where they are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrays:
-    """Arrays; a level is its index."""
+    """Arithmetic on arrays, one value per record; the value of a feature with levels is the index of its level."""
 
     values: Mapping[str, Float[np.ndarray, "*n"]]
 
     def constant(self, value: float) -> Any:
-        """A scalar of numpy, which divides by zero without an error."""
+        """`value` as a scalar of numpy, which divides by zero without an error."""
         return np.float64(value)
 
     def name(self, name: str) -> Any:
-        """The values of the feature."""
+        """The values of the feature `name`, as floats."""
         return np.asarray(self.values[name], dtype=float)
 
     def level(self, name: str, numbers: tuple[float, ...]) -> Any:
-        """The number of each level."""
+        """The entry of `numbers` at each record's level of the feature `name`."""
         return np.array(numbers)[np.asarray(self.values[name]).astype(np.intp)]
 
     def lesser(self, one: Any, other: Any) -> Any:
-        """The lesser of two, as Python's `min`, but NaN where either is NaN."""
+        """The smaller of two, element by element, as Python's `min`, but NaN where either is NaN."""
         return np.where((other < one) | np.isnan(other), other, one)
 
 
 @dataclass(frozen=True, slots=True)
 class Sloped:
-    """A value and its slope in each name that it depends on."""
+    """A value and its slope (derivative) in each feature name that it depends on."""
 
     value: Any
     slopes: Mapping[str, Any]
@@ -78,7 +78,7 @@ class Sloped:
         return self._with(value, 1.0 / other.value, other, -value / other.value)
 
     def lesser(self, other: "Sloped") -> "Sloped":
-        """The smaller of two."""
+        """The smaller of the two values, element by element, with its slopes; `self` where they are equal."""
         second = other.value < self.value
         value = np.where(second, other.value, self.value)
         return self._with(value, np.where(second, 0.0, 1.0), other, np.where(second, 1.0, 0.0))
@@ -86,7 +86,7 @@ class Sloped:
 
 @dataclass(frozen=True, slots=True)
 class Slopes:
-    """Arrays with slopes; that of a level is 0."""
+    """Arithmetic on arrays with their slopes; the slope in a level is 0."""
 
     values: Mapping[str, Sloped]
 
@@ -95,25 +95,25 @@ class Slopes:
         return Sloped(np.float64(value), {})
 
     def name(self, name: str) -> Sloped:
-        """The value, with its slopes, that a name stands for."""
+        """The value of the feature `name`, with its slopes."""
         return self.values[name]
 
     def level(self, name: str, numbers: tuple[float, ...]) -> Sloped:
-        """The number of each level."""
+        """The entry of `numbers` at each record's level of the feature `name`, without slopes."""
         return Sloped(Arrays({name: self.values[name].value}).level(name, numbers), {})
 
     def lesser(self, one: Sloped, other: Sloped) -> Sloped:
-        """The smaller of two."""
+        """The smaller of the two values, element by element, with its slopes."""
         return one.lesser(other)
 
 
 class NotLinear(ValueError):
-    """A product of names, a quotient, a choice or a level is no linear function."""
+    """Raised where a product of names, a quotient, a choice or a level makes a formula no linear function."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinearForm:
-    """A linear function of names."""
+    """A linear function of feature values: a weight for each name, and a constant."""
 
     weights: Mapping[str, float]
     constant: float
@@ -147,11 +147,11 @@ class LinearForm:
 
 @dataclass(frozen=True, slots=True)
 class LinearForms:
-    """Linear functions.
+    """Arithmetic on linear functions of feature values.
 
     Parameters
     ----------
-    known : forms that stand for names
+    known : linear forms that stand for names
     """
 
     known: Mapping[str, LinearForm] = field(default_factory=dict)
@@ -161,15 +161,15 @@ class LinearForms:
         return LinearForm({}, value)
 
     def name(self, name: str) -> LinearForm:
-        """The name itself, or what it stands for."""
+        """The linear form that `known` has for `name`, or else the form that is `name` itself."""
         return self.known.get(name) or LinearForm({name: 1.0}, 0.0)
 
     def level(self, name: str, numbers: tuple[float, ...]) -> LinearForm:  # noqa: ARG002 - as in Arithmetic
-        """Numbers of levels lie on no line."""
+        """Raise `NotLinear`: the numbers of levels lie on no line."""
         raise NotLinear
 
     def lesser(self, one: LinearForm, other: LinearForm) -> LinearForm:
-        """Constants can be compared."""
+        """The smaller of two constants. Raises `NotLinear` where one of them is no constant."""
         if one.weights or other.weights:
             raise NotLinear
         return other if other.constant < one.constant else one

@@ -62,7 +62,7 @@ class Written:
 
 
 def written(text: str, mark: str = ".") -> Written | None:
-    """The number in a cell of a table whose decimal mark is a point or a comma; None where there is none."""
+    """The number in a cell of a table whose decimal mark is a point or a comma; None for a text that is no number."""
     text = text.strip()
     if mark == "." and _PLAIN.fullmatch(text):
         return Written(text)
@@ -84,14 +84,14 @@ def written(text: str, mark: str = ".") -> Written | None:
 
 
 def number_of_text(text: str) -> float:
-    """A number that a program has written: 1_2, ١٢ and inf are none. Raises ValueError."""
+    """The number in a text as a program writes it. Raises ValueError for other texts, such as 1_2, ١٢ and inf."""
     if _PLAIN.fullmatch(text) is None:
         raise ValueError
     return float(text)
 
 
 def plain_numbers(texts: Sequence[str]) -> Float[np.ndarray, "n"]:
-    """Numbers as `number_of_text` reads them, NaN for empty texts. Raises ValueError where one text is none."""
+    """Numbers as `number_of_text` reads them, NaN for empty texts. Raises ValueError where a text is no number."""
     if _PLAIN_SIGNS.fullmatch("".join(texts)) is None:
         raise ValueError
     known = [text or "nan" for text in texts] if "" in texts else texts
@@ -106,7 +106,7 @@ _TWO_POINTS = re.compile(r"\.[^.\n]*\.")
 
 @dataclass(slots=True)
 class DecimalMark:
-    """The evidence for the decimal mark of a table: for each way to read its numbers, the first cell that shows it."""
+    """The first cells of a table that show a decimal point, a decimal comma, or what could be either."""
 
     point: str = ""
     comma: str = ""
@@ -115,7 +115,7 @@ class DecimalMark:
     seen: set[str] = field(default_factory=set)
 
     def see(self, texts: Sequence[str]) -> None:
-        """Look at cells that may be numbers."""
+        """Add the evidence of cells that may be numbers."""
         self._look(texts[:FIRST])
         # Where the point is known, cells with one point and no comma say nothing more.
         joined = "\n".join(texts[FIRST:])
@@ -142,7 +142,7 @@ class DecimalMark:
                 self.point = self.point or text.strip()
 
     def of(self, delimiter: str) -> str | None:
-        """The mark of a table with this delimiter; None where its cells can be read both ways.
+        """The decimal mark of a table with this delimiter; None where its cells can be read both ways.
 
         Raises
         ------
@@ -166,7 +166,7 @@ def delimiter_of(heading: str) -> str:
 
 
 def lines_and_delimiter(lines: Iterable[str]) -> tuple[Iterator[str], str]:
-    """The lines of a table, and its delimiter."""
+    """The lines of a table, all of them, and its delimiter, by the first line that is not blank."""
     rest = iter(lines)
     skipped: list[str] = []
     for line in rest:

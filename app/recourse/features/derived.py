@@ -25,15 +25,15 @@ NOT_WITH_DERIVED = (
 
 
 class DerivedColumns:
-    """The derived features of a schema.
+    """The derived features of a schema, which formulas compute from others.
 
     Parameters
     ----------
-    features : of the whole schema, in any order
+    features : all features of the schema, in any order
 
     Raises
     ------
-    ValueError : they have one of the `derived_faults`
+    ValueError : the features have one of the `derived_faults`
     """
 
     def __init__(self, features: Sequence[Feature]) -> None:
@@ -48,7 +48,7 @@ class DerivedColumns:
         self._known = known
 
     def values(self, base: Mapping[str, Float[np.ndarray, "n"]]) -> dict[str, Float[np.ndarray, "n"]]:
-        """All derived columns.
+        """The values of all derived features, by name.
 
         Parameters
         ----------
@@ -56,8 +56,8 @@ class DerivedColumns:
 
         Returns
         -------
-        The exact values of the formulas; infinite or NaN where they divide by zero, `MISSING` where an input is
-        missing or a special code.
+        The exact values of the formulas; infinite or NaN where they divide by zero, `MISSING` where an input is missing
+        or a special code.
         """
         columns, missing = self._inputs(base)
         for name, formula in self.formulas.items():
@@ -68,7 +68,7 @@ class DerivedColumns:
         return {name: np.where(missing[name], MISSING, columns[name]) for name in self.formulas}
 
     def slopes(self, base: Mapping[str, Float[np.ndarray, "n"]]) -> dict[str, dict[str, Float[np.ndarray, "n"]]]:
-        """Slope of each derived column in each number that it follows from, directly or through others.
+        """Slopes of each derived feature in the numbers that it is computed from, directly or through other features.
 
         Parameters
         ----------
@@ -76,8 +76,8 @@ class DerivedColumns:
 
         Returns
         -------
-        By derived feature, then by feature that is not derived. A level has no slope; where a value is missing, the
-        slopes are 0.
+        Slopes by the name of the derived feature, then by that of a feature that is not derived. A level has no slope;
+        where a value is missing, the slopes are 0.
         """
         columns, _ = self._inputs(base)
         missing = {name: value == MISSING for name, value in self.values(base).items()}

@@ -21,15 +21,15 @@ TAIL = 0.01
 def fit_encoding(
     features: Sequence[Feature], rows_raw: Float[np.ndarray, "n p"], encoding: Encoding
 ) -> tuple[Feature, ...]:
-    """Features with the `center` and `scale` of a model's own columns; those that have them keep them.
+    """The features with `center` and `scale` for a model's own columns filled in; features that have both keep them.
 
-    `standard` is mean and standard deviation of the reference data (population form), `minmax` maps its range to
-    [0, 1], `none` keeps raw numbers. A constant column gets scale 1. Ordinals are fitted on their index; a binary is
-    always 0 or 1.
+    `standard` is mean and standard deviation of the reference data (population form), `minmax` maps them to [0, 1],
+    `none` keeps raw numbers. A constant column gets scale 1. Ordinals are fitted on their index; a binary is always 0
+    or 1.
 
     Parameters
     ----------
-    rows_raw : as the model sees them: NaN is left out, and a value that is missing beside an indicator is `fill`
+    rows_raw : rows as the model sees them: NaN is left out, and a missing value with an indicator counts as `fill`
     """
     fitted: list[Feature] = []
     for j, feature in enumerate(features):
@@ -55,15 +55,15 @@ def fit_encoding(
 
 
 def fit_spread(features: Sequence[Feature], rows_raw: Float[np.ndarray, "n p"]) -> tuple[Feature, ...]:
-    """Features whose `center` and `scale` say how far apart people are, whatever the model takes.
+    """The features with a `center` and `scale` that say how far apart people are, whatever scales the model uses.
 
     The scale is the feature's `spread`, else the standard deviation of the values cut off at the first and last
-    hundredth: that of all values for a normal distribution, up to 3 %, and not led by a few very large ones. States are
-    left out. A binary is always 0 or 1.
+    hundredth: for a normal distribution within 3 % of that of all values, and not led by a few very large ones. Missing
+    values and special codes are left out. A binary is always 0 or 1.
 
     Parameters
     ----------
-    rows_raw : (n, p), of these features
+    rows_raw : (n, p), reference rows with these features as columns
     """
     fitted: list[Feature] = []
     for j, feature in enumerate(features):

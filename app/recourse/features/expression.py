@@ -39,7 +39,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A number, a name or a symbol, and where it stands."""
+    """A number, a name or a symbol in the text of a formula, and the column where it begins."""
 
     kind: str
     """`number`, `name`, `word` (a name without quotes), `symbol` or `end`."""
@@ -53,7 +53,7 @@ class Expression:
     """A formula; build it with `parse_expression`."""
 
     def over(self, numbers: Arithmetic) -> Any:
-        """The value in some kind of number."""
+        """The value of the formula, in the kind of number that `numbers` computes with."""
         match self:
             case Number(value):
                 return numbers.constant(value)
@@ -77,7 +77,7 @@ class Expression:
         raise TypeError(f"{type(self).__name__} is no kind of expression")
 
     def leaves(self) -> "Iterator[Name | Lookup]":
-        """The names that the expression depends on, from left to right."""
+        """The parts of the formula that read a feature, from left to right."""
         match self:
             case Name() | Lookup():
                 yield self
@@ -91,20 +91,20 @@ class Expression:
                     yield from part.leaves()
 
     def mentions(self) -> "list[Name]":
-        """The names in the expression, with their columns in the text."""
+        """The parts of the formula that read the value of a feature itself, with their columns in the text."""
         return [leaf for leaf in self.leaves() if isinstance(leaf, Name)]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The features that the value depends on, in the order of first mention."""
+        """Names of the features that the value depends on, in the order of first mention."""
         return tuple(dict.fromkeys(leaf.name for leaf in self.leaves()))
 
     def evaluate(self, values: Mapping[str, Float[np.ndarray, "*n"]]) -> Float[np.ndarray, "*n"]:
-        """The value for arrays of one shape; a division by zero gives infinity or NaN.
+        """The value for arrays of one shape, by feature name; a division by zero gives infinity or NaN.
 
         Raises
         ------
-        KeyError : a name has no values
+        KeyError : a name in the formula has no values
         """
         with np.errstate(all="ignore"):
             value = np.asarray(self.over(Arrays(values)), dtype=float)
@@ -114,14 +114,14 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Number(Expression):
-    """A constant."""
+    """A constant in a formula."""
 
     value: float
 
 
 @dataclass(frozen=True, slots=True)
 class Name(Expression):
-    """The value of a feature."""
+    """The value of a feature, read in a formula."""
 
     name: str
     column: int = field(default=0, compare=False)
@@ -130,7 +130,7 @@ class Name(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Expression):
-    """The number that belongs to the level of a feature."""
+    """The number that a table gives for the level of a feature."""
 
     name: str
     numbers: tuple[float, ...]
@@ -139,14 +139,14 @@ class Lookup(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Negative(Expression):
-    """``-part``."""
+    """The negative ``-part`` of a part of a formula."""
 
     part: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class Chain(Expression):
-    """Parts joined by ``+`` and ``-``, or by ``*`` and ``/``, from left to right."""
+    """Parts of a formula joined by ``+`` and ``-``, or by ``*`` and ``/``, from left to right."""
 
     first: Expression
     rest: tuple[tuple[str, Expression], ...]
@@ -154,7 +154,7 @@ class Chain(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Extreme(Expression):
-    """``min(...)`` or ``max(...)``."""
+    """The function ``min(...)`` or ``max(...)`` in a formula."""
 
     largest: bool
     parts: tuple[Expression, ...]
@@ -168,7 +168,7 @@ def parse_expression(text: str) -> Expression:
 
     Raises
     ------
-    ValueError : it does not follow the grammar; the sentence says where
+    ValueError : the text does not follow the grammar; the message says where
     """
     reader = Reader(text)
     expression = reader.sum()
@@ -177,7 +177,7 @@ def parse_expression(text: str) -> Expression:
 
 
 class Reader:
-    """Takes a text apart, one token after the other; the language of rules extends it."""
+    """Reader of formulas, one token after the other; the reader of rules extends it."""
 
     def __init__(self, text: str) -> None:
         self._tokens = list(_tokens(text))
@@ -186,48 +186,48 @@ class Reader:
 
     @property
     def next(self) -> Token:
-        """The token that follows."""
+        """The token that is read next."""
         return self._tokens[self._at]
 
     def follows(self, *symbols: str) -> bool:
-        """Whether one of these symbols, or words, is read next."""
+        """Whether the next token is one of these symbols or words."""
         return self.next.kind in ("symbol", "word") and self.next.text in symbols
 
     def take(self) -> Token:
-        """Read the next token."""
+        """Read the next token and move on."""
         token = self.next
         self._at += token.kind != "end"
         return token
 
     def expect(self, symbol: str, also: str = "") -> None:
-        """Take a symbol that has to follow."""
+        """Read `symbol`. Raises `ValueError` where the next token is another one; its message names `also` too."""
         if not self.follows(symbol):
             raise self.fault(f"{also}{symbol}")
         self.take()
 
     def end(self, expected: str) -> None:
-        """Refuse anything that follows."""
+        """Raise `ValueError` unless the text ends here; the message says what was `expected`."""
         if self.next.kind != "end":
             raise self.fault(f"{expected}, or the end")
 
     def fault(self, expected: str, token: Token | None = None) -> ValueError:
-        """The error for the next token, or for another one."""
+        """The error that says where the next token, or `token`, stands in place of what was `expected`."""
         token = token or self.next
         found = "it ends there" if token.kind == "end" else f'"{token.text}"'
         return ValueError(f"cannot be read at column {token.column}: {found}; expected {expected}")
 
     def number(self, part: object, column: int) -> Expression:
-        """The part as an expression. Raises `ValueError` where it is a comparison."""
+        """`part`, which began at `column`, as an expression. Raises `ValueError` where it is a comparison."""
         if not isinstance(part, Expression):
             raise ValueError(f"cannot be read at column {column}: a comparison; expected a number")
         return part
 
     def sum(self) -> object:
-        """An expression, or what else `inside` reads in parentheses where nothing else stands beside it."""
+        """Read a sum; what `inside` reads in parentheses is returned as it is where nothing else stands beside it."""
         return self._chain(self._product, "+", "-")
 
     def inside(self) -> object:
-        """Read the inside of parentheses."""
+        """Read what stands between parentheses: here a sum."""
         return self.sum()
 
     def _product(self) -> object:

@@ -145,13 +145,13 @@ class Feature(InputPart):
 
     @property
     def title(self) -> str:
-        """What a person calls it."""
+        """The feature's label, or else its name."""
         return self.label or self.name
 
     def in_language(self, language: str) -> "Feature":
-        """The feature with its words in a language; those that are not stated stay as they are.
+        """The feature with its words in another language; words without a translation stay as they are.
 
-        Its verb and its sentences are of the manifest's own language, so they do not stay.
+        The action and the sentences are in the manifest's own language, so they do not stay.
         """
         words = self.words.get(language)
         if words is None:
@@ -170,19 +170,19 @@ class Feature(InputPart):
 
     @property
     def levels(self) -> tuple[RawValue, ...]:
-        """Legal values of a feature that is not a number, by index; a missing category is the last of them."""
+        """Legal values, by index, of a feature that is not a number; a missing category is the last of them."""
         if self.type is FeatureType.BINARY and not self.categories:
             return (False, True)
         return (*self.categories, None) if self.is_group and self.missing else self.categories
 
     @staticmethod
     def level_key(level: RawValue) -> str:
-        """A level as a key of the manifest's mappings."""
+        """A level as the key by which the manifest's mappings name it: ``true`` for True."""
         return str(level).lower() if isinstance(level, bool) else str(level)
 
     @property
     def is_number(self) -> bool:
-        """Whether the raw value is the number itself."""
+        """Whether values are numbers, continuous or integer, so that the raw number is the value itself."""
         return self.type in NUMBERS
 
     @property
@@ -192,7 +192,7 @@ class Feature(InputPart):
 
     @property
     def states_raw(self) -> tuple[float, ...]:
-        """Raw numbers that are states and not quantities: `MISSING`, then the special codes from low to high."""
+        """Raw numbers that are states, no quantities: `MISSING` if allowed, then special codes from low to high."""
         missing = (MISSING,) if self.missing and not self.is_group else ()
         return (*missing, *sorted(self.special))
 
@@ -204,21 +204,21 @@ class Feature(InputPart):
 
     @property
     def fill_raw(self) -> float | None:
-        """Raw number or index of `fill`."""
+        """Raw number or level index of `fill`, which a model sees in place of a missing value; None without one."""
         if self.fill is None or self.is_number:
             return self.fill if self.fill is None else float(self.fill)
         return float(self.levels.index(self.fill))
 
     @property
     def range_raw(self) -> tuple[float, float]:
-        """Smallest and largest legal raw number or index, states aside; infinite where the schema sets no limit."""
+        """Smallest and largest legal raw number or level index, special codes aside; infinite without a limit."""
         if not self.is_number:
             return 0.0, len(self.levels) - 1.0
         return (-math.inf if self.min is None else self.min), (math.inf if self.max is None else self.max)
 
     @property
     def lattice_raw(self) -> tuple[float, float]:
-        """Step between raw values and one of these; the step is 0 where any number is allowed."""
+        """Step between legal raw values, and a value on this lattice; the step is 0 where any number is allowed."""
         if self.type is FeatureType.CONTINUOUS:
             return (0.0 if self.decimals is None else 10.0**-self.decimals), 0.0
         return (self.step or 1.0), (self.min if self.is_number and self.min is not None else 0.0)
@@ -228,7 +228,7 @@ class Feature(InputPart):
 
         Raises
         ------
-        ValueError : the sentence says what was expected; it never repeats the value, which is applicant data.
+        ValueError : the value is not legal; the message says what was expected and never repeats applicant data
         """
         if value is None and self.missing:
             return len(self.categories) if self.is_group else MISSING
@@ -273,7 +273,7 @@ class Feature(InputPart):
 
 
 def read_cell(feature: Feature, text: str, mark: str = ".") -> RawValue:
-    """The JSON value in a cell of a table; a text that is none stays, for `Feature.parse` to refuse.
+    """The JSON value in a cell of a table; a text that is no value is returned as it is, for `Feature.parse` to refuse.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def read_cell(feature: Feature, text: str, mark: str = ".") -> RawValue:
 
     Raises
     ------
-    ValueError : a percentage of a feature whose manifest does not say what the model takes for it
+    ValueError : the cell is a percentage, and the manifest does not say which number the model takes for it
     """
     if text in feature.categories:
         return text
@@ -319,7 +319,7 @@ def _number(feature: Feature, text: str, mark: str) -> RawValue:
 def parse_column(
     feature: Feature, texts: Sequence[Any], mark: str = "."
 ) -> tuple[Float[np.ndarray, "n"], list[tuple[int, str]]]:
-    """Raw numbers of a column of text (a CSV), and the rows that do not parse with the reason.
+    """Raw numbers of a column of texts (as of a CSV), and each row that does not parse: its index and the reason.
 
     Parameters
     ----------

@@ -34,12 +34,12 @@ class ModelSpace(FeatureSpace):
 
 
 class ModelColumns:
-    """Translates from the space that methods compute in to what a model takes.
+    """Translates from the space in which methods compute to the columns that a model takes.
 
     Parameters
     ----------
-    space : where distances, costs and noise are measured
-    model : of the same features; may have other scales
+    space : the space in which distances, costs and noise are measured
+    model : the model's columns, of the same features; may have other scales
     """
 
     def __init__(self, space: FeatureSpace, model: ModelSpace) -> None:
@@ -89,7 +89,7 @@ class ModelColumns:
         return (seen if state == MISSING else state) - stands
 
     def rows(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n q"]:
-        """Raw rows in the columns of the model; see `ModelSpace`."""
+        """Raw rows of `space` as raw rows of the model; see `ModelSpace`."""
         rows = np.empty((len(rows_raw), self.model.p))
         rows[:, self._own] = rows_raw[:, self._from]
         for name, values in self.space.derive(rows_raw).items():
@@ -99,11 +99,11 @@ class ModelColumns:
         return rows
 
     def encode(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n e"]:
-        """The model's encoded points of raw rows; NaN where it sees a missing number so."""
+        """Raw rows as encoded points of the model; NaN where the model takes a missing number as NaN."""
         return self.model.encode(self.rows(rows_raw))
 
     def points(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n e"]:
-        """The model's encoded points of encoded points, legal or not; needs `affine`."""
+        """Encoded points of `space`, legal or not, as encoded points of the model; needs `affine`."""
         if self._plain:
             return X
         found = X[:, self._columns] * self._scale
@@ -115,17 +115,17 @@ class ModelColumns:
 
     @property
     def invertible(self) -> bool:
-        """Whether each column of the model is one encoded column in other units."""
+        """Whether each column of the model is one encoded column of `space` in other units."""
         return self.affine and not self.space.states_raw.size
 
     def limits(self, edges: Float[np.ndarray, "m e"]) -> Float[np.ndarray, "m d"]:
-        """Limits of the model's columns as limits of encoded columns; needs `invertible`."""
+        """Limits on the model's columns as limits on the encoded columns of `space`; needs `invertible`."""
         found = np.empty((len(edges), self.space.d))
         found[:, self._columns] = (edges - self._shift) / self._scale
         return found
 
     def gradient(self, G: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "n d"]:
-        """Gradients by encoded columns, from gradients by the model's columns; needs `affine`."""
+        """Gradients in the encoded columns of `space`, from gradients in the model's columns; needs `affine`."""
         if self._plain:
             return G
         found = np.zeros((len(G), self.space.d))

@@ -19,7 +19,7 @@ def _endless(numbers: Mapping[str, float | None]) -> list[str]:
 
 
 def option_faults(feature: Feature) -> list[str]:
-    """Faults of all that `feature_options` declares, of `least_change`, `terms` and `protected`."""
+    """Sentences on faults of a feature's options: all of `feature_options`, `least_change`, `terms` and `protected`."""
     advice, drift = feature.advice, feature.moves_with_time
     per_year = None if drift is None else drift.per_year
     return _endless({"advice.min": advice.min, "advice.max": advice.max, "moves_with_time.per_year": per_year}) or [
@@ -165,7 +165,7 @@ def schema_faults(features: Sequence[Feature]) -> list[Fault]:
 
 
 def own_faults(feature: Feature) -> list[str]:
-    """Faults of the description of one feature."""
+    """Sentences on the faults of one feature's description, taken by itself."""
     kind, low, high, step = feature.type, feature.min, feature.max, feature.step
     number, group, count = feature.is_number, feature.is_group, len(feature.categories)
     binary, integer = kind is FeatureType.BINARY, kind is FeatureType.INTEGER
@@ -199,7 +199,7 @@ def own_faults(feature: Feature) -> list[str]:
 
 
 def state_faults(feature: Feature) -> list[str]:
-    """Faults of `missing`, `fill`, `provide` and `special` of a feature."""
+    """Sentences on faults of a feature's `missing`, `fill`, `percent`, `provide` and `special`."""
     missing, fill, group, number = feature.missing, feature.fill, feature.is_group, feature.is_number
     filled = missing in (Missing.INDICATOR, Missing.FILL)
     levels = ", ".join(json_text(level) for level in feature.levels)

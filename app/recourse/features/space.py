@@ -21,7 +21,7 @@ class FeatureSpace:
 
     Parameters
     ----------
-    features : in the model's column order; each one that is encoded as a number has `center` and `scale`.
+    features : features in the model's column order; each one that is encoded as a number has `center` and `scale`.
     """
 
     def __init__(self, features: Sequence[Feature]) -> None:
@@ -94,7 +94,7 @@ class FeatureSpace:
 
     @cached_property
     def most_spreads(self) -> Float[np.ndarray, "p"]:
-        """Largest distance of each feature in spreads: 1 where each category has a column, else infinite."""
+        """Largest distance that counts for a feature, in spreads: 1 if each category has a column, else infinite."""
         most = np.full(self.p, np.inf)
         most[self.groups] = 1.0
         return most
@@ -108,7 +108,7 @@ class FeatureSpace:
 
     @cached_property
     def noisy_columns(self) -> Int[np.ndarray, "k"]:
-        """Encoded columns of numbers that are not always implemented exactly."""
+        """Indices of the encoded columns of numbers that people do not always implement exactly, so noise applies."""
         return np.array([self.spans[j].start for j, f in enumerate(self.features) if f.is_number and f.noise], np.intp)
 
     @cached_property
@@ -136,21 +136,21 @@ class FeatureSpace:
 
     @cached_property
     def fill_raw(self) -> Float[np.ndarray, "m"]:
-        """The raw number that the space stores for a feature in a state: its `fill`, else its `center`."""
+        """Raw number that is encoded where a feature is missing or a special code: its `fill`, else its `center`."""
         fills = [self.features[j].fill_raw for j in self.numeric.tolist()]
         return np.array(
             [c if fill is None else fill for c, fill in zip(self.center_raw.tolist(), fills, strict=True)], dtype=float
         )
 
     def in_state(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
-        """Which values are states, such as missing, and not quantities; a missing category is a category."""
+        """Which values are states (missing or a special code) and not quantities; a missing category is a category."""
         found = np.zeros(rows_raw.shape, dtype=bool)
         for k, state in zip(self.state_numbers.tolist(), self.states_raw.tolist(), strict=True):
             found[:, self.numeric[k]] |= rows_raw[:, self.numeric[k]] == state
         return found
 
     def encode_numbers(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
-        """The columns `numeric_columns` of the encoded points."""
+        """The columns `numeric_columns` of the encoded points of raw rows."""
         numbers = rows_raw.take(self.numeric, axis=1)
         if self.states_raw.size:
             numbers = np.where(self.in_state(rows_raw)[:, self.numeric], self.fill_raw, numbers)
@@ -170,7 +170,7 @@ class FeatureSpace:
     def decode(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n p"]:
         """The legal raw row nearest to each encoded point: whole numbers rounded, limits kept, the largest category.
 
-        A feature is in a state where the column of the state is above one half.
+        A feature is missing, or a special code, where the encoded column of that state is above one half.
         """
         rows_raw = np.empty((len(X), self.p))
         rows_raw[:, self.numeric] = X[:, self.numeric_columns] * self.scale_raw + self.center_raw
@@ -190,7 +190,7 @@ class FeatureSpace:
         )
 
     def recode(self, X: Float[np.ndarray, "n d"], other: "FeatureSpace") -> Float[np.ndarray, "n d"]:
-        """Points of another space with the same columns, in the scales of this one."""
+        """Encoded points of `other`, a space with the same columns, in the scales of this space."""
         recoded = X.copy()
         raw = X[:, other.numeric_columns] * other.scale_raw + other.center_raw
         for k, column in zip(self.state_numbers, self.state_columns, strict=True):
@@ -203,11 +203,11 @@ class FeatureSpace:
 
         Parameters
         ----------
-        pointer : where the record stands in the caller's input; pointers of faults start with it
+        pointer : JSON pointer of the record in the caller's input; pointers of faults start with it
 
         Raises
         ------
-        InvalidRecord : with every fault and its pointer
+        InvalidRecord : the record is not legal; carries every fault with its pointer
         """
         row_raw, faults = self._read(record, pointer)
         if faults:
@@ -215,7 +215,7 @@ class FeatureSpace:
         return row_raw
 
     def read_many(self, records: Iterable[Mapping[str, object]], *, pointer: str) -> Float[np.ndarray, "n p"]:
-        """The raw rows of JSON records; pointers are ``{pointer}/{index}/{feature}``. Errors as in `read`."""
+        """The raw rows of JSON records; faults point to ``{pointer}/{index}/{feature}``. Raises as `read` does."""
         rows: list[Float[np.ndarray, p]] = []
         faults: list[Fault] = []
         for index, record in enumerate(records):
@@ -298,7 +298,7 @@ class FeatureSpace:
         return {name: j for j, name in enumerate(self.names)}
 
     def index(self, name: str) -> int | None:
-        """Position of a feature, None for a name that is not in the schema."""
+        """Column of a feature in a raw row; None for a name without a column."""
         return self._index.get(name)
 
 
@@ -328,5 +328,5 @@ def _sent_wrong(feature: Feature, sent: object, value: float) -> str | None:
 
 
 def escape(name: str) -> str:
-    """A key as a JSON pointer token."""
+    """A key escaped as a token of a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1")

@@ -52,12 +52,12 @@ def distances(X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "k d"]) -> Float
 
 
 def diversity(X: Float[np.ndarray, "n d"]) -> float:
-    """Determinant of ``1/(1 + distance)``: 0 for equal members, towards 1 for distant ones."""
+    """Determinant of all ``1/(1 + distance)`` between the rows: 0 if two are equal, towards 1 for distant ones."""
     return float(np.linalg.det(1.0 / (1.0 + distances(X, X))))
 
 
 def proximity(X: Float[np.ndarray, "n d"], x0: Float[np.ndarray, "d"]) -> float:
-    """Mean distance to the factual."""
+    """Mean L2 distance of the rows to the factual `x0`."""
     return float(np.sqrt(((X - x0) ** 2).sum(axis=1)).mean())
 
 
@@ -68,14 +68,14 @@ def project(
     lower: Float[np.ndarray, "n k"],
     upper: Float[np.ndarray, "n k"],
 ) -> Float[np.ndarray, "n k"]:
-    """The nearest points of ``{x : normal.x >= need, lower <= x <= upper}``; exact.
+    """The points nearest to the rows of `X` in ``{x : normal.x >= need, lower <= x <= upper}``; exact.
 
     The answer is ``clip(x + t normal)`` for the least ``t >= 0`` that meets the need, and ``normal.x(t)`` is monotone
     and linear between the values of ``t`` where a coordinate enters or leaves its range: sort, sum up, interpolate.
 
     Returns
     -------
-    (n, k); where the box does not reach the half-space, the point of the box that comes nearest to it
+    (n, k); where no point within `lower` and `upper` meets the need, the point within them that comes nearest to it
     """
     projected = np.clip(X, lower, upper)
     short = np.flatnonzero(projected @ normal < need)
@@ -115,7 +115,7 @@ def unique_rows(rows: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "m p"]:
 
 
 def first_of_equal(rows: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "m"]:
-    """The index of the first of each set of equal rows, ascending."""
+    """The index of the first row of each group of equal rows, ascending."""
     order, new = _sorted(rows)
     return np.sort(order[new])
 
@@ -123,7 +123,7 @@ def first_of_equal(rows: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "m"]:
 def unique_rows_and_places(
     rows: Float[np.ndarray, "n p"],
 ) -> tuple[Float[np.ndarray, "m p"], Int[np.ndarray, "n"]]:
-    """As `unique_rows`, and which of these each row is."""
+    """The different rows, as `unique_rows` gives them, and for each of `rows` its index among them."""
     order, new = _sorted(rows)
     places = np.empty(len(rows), dtype=np.intp)
     places[order] = new.cumsum() - 1

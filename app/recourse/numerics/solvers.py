@@ -32,11 +32,12 @@ def mixed_integer_program(
     integer: Bool[np.ndarray, "n"],
     deadline: float = math.inf,
 ) -> Float[np.ndarray, "n"] | None:
-    """``argmin cost.x`` subject to ``lower <= A x <= upper``, ``0 <= x <= limit``, chosen entries whole; by HiGHS.
+    """``argmin cost.x`` subject to ``lower <= A x <= upper``, ``0 <= x <= limit``, whole where `integer`; by HiGHS.
 
     Returns
     -------
-    (n,), optimal, or the best known at `deadline`, a `time.monotonic()`; None where the constraints are infeasible
+    (n,), the optimum, or the best known when `time.monotonic()` reaches `deadline`; None where the constraints are
+    infeasible
 
     Raises
     ------
@@ -75,9 +76,9 @@ def mixed_integer_program(
 def largest_cover(
     covers: Bool[np.ndarray, "n m"], weights: Int[np.ndarray, "n"], most: int
 ) -> tuple[Int[np.ndarray, "k"], int]:
-    """At most so many columns that cover the most weight of rows, and the most that any so many can cover; by HiGHS.
+    """At most `most` columns that cover rows of the largest total weight, and an upper bound on that weight; by HiGHS.
 
-    The two are equal where the optimum is proven, within `MOST_NODES`.
+    The weight that is covered equals the bound where the optimum is proven within `MOST_NODES`.
 
     Raises
     ------
@@ -99,7 +100,7 @@ def largest_cover(
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Drop what compiled code writes to standard output meanwhile, which no option of it turns off.
+    """Drop what compiled code writes to standard output inside this context, for code with no option to turn that off.
 
     Text that Python still buffers is written later. Nothing is dropped where other threads run, which may write
     something of their own.
@@ -132,7 +133,7 @@ def _flush() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bracketed:
-    """Proven bounds on the optimal value of a minimisation, and where it is taken."""
+    """Proven bounds on the optimal value of a minimisation, and the solver's optimum."""
 
     lower: float
     """From the dual side, lowered by its residuals."""
@@ -150,23 +151,23 @@ def cone_program(
     *,
     deadline: float,
 ) -> Bracketed | None:
-    """``min cost.x`` subject to ``offset - A x`` in the product of the cones, by Clarabel.
+    """Minimise ``cost.x`` subject to ``offset - A x`` in the product of `cones`, by Clarabel.
 
     Parameters
     ----------
     entries : values and (row, column) of A
-    cones : in the order of the rows; ("zero", rows), ("nonnegative", rows), ("second_order", rows), whose first row is
-        at least the length of the others, or ("semidefinite", n), whose rows are the upper triangle, column by column,
-        off-diagonal entries times sqrt(2)
+    cones : kind and size of each, in the order of the rows; ("zero", rows), ("nonnegative", rows), ("second_order",
+        rows), whose first row is at least the length of the others, or ("semidefinite", n), whose rows are the upper
+        triangle, column by column, off-diagonal entries times sqrt(2)
 
     Returns
     -------
-    None where the constraints are infeasible
+    Bounds on the optimal value, and the optimum; None where the constraints are infeasible
 
     Raises
     ------
-    DeadlineExceeded : it did not converge in time
-    SolverFailed : it ended without an answer
+    DeadlineExceeded : the solver did not converge in time
+    SolverFailed : the solver ended without an answer
     """
     import clarabel
 

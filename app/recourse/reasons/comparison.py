@@ -48,7 +48,7 @@ class Comparison:
 
     @classmethod
     def of(cls, reference: Reference, against: Against) -> "Comparison":
-        """The records; none where the model accepts none."""
+        """The reference records to compare with: all, or the accepted ones of lowest score, if there are any."""
         if against is Against.EVERYONE:
             return cls(rows_raw=reference.rows_raw, scores=reference.scores)
         accepted = np.flatnonzero(favourable(reference.scores))
@@ -58,16 +58,16 @@ class Comparison:
 
     @property
     def score(self) -> float:
-        """Mean score of the records."""
+        """Mean score of the records that the applicant is compared with."""
         return float(self.scores.mean())
 
 
 def usual_raw(feature: Feature, column_raw: Float[np.ndarray, "n"]) -> float:
-    """The raw number that stands for a column.
+    """The usual value of a column, as a raw number.
 
-    The average of amounts, the median of whole numbers and of levels, the most common category.
-    Of numbers the value that `COMMON` of them are, if there is one: an average of a few large ones and of zeros is
-    nobody's, and nobody has 0.98 children. States, such as missing values, do not count unless there is nothing else.
+    The average of amounts, the median of whole numbers and of levels, the most common category. For numbers it is the
+    value that a share of `COMMON` has, if there is one: an average of a few large ones and of zeros is nobody's, and
+    nobody has 0.98 children. Missing values and special codes do not count unless there is nothing else.
     """
     quantities = column_raw[~np.isin(column_raw, feature.states_raw)]
     if quantities.size and feature.is_number:
@@ -87,17 +87,17 @@ def _most_common(column_raw: Float[np.ndarray, "n"]) -> tuple[float, float]:
 
 
 def departure(feature: Feature, value_raw: float, usual_raw: float) -> Departure | None:
-    """Which way a value differs from what is usual; None for categories, states and what is usual itself."""
+    """Which way a value differs from the usual one; None if equal, a category, missing or a special code."""
     if feature.is_group or value_raw == usual_raw or not {value_raw, usual_raw}.isdisjoint(feature.states_raw):
         return None
     return Departure.TOO_HIGH if value_raw > usual_raw else Departure.TOO_LOW
 
 
 def is_unadvised(feature: Feature, departed: Departure | None) -> bool:
-    """Whether the lender says that the way in which a value differs is the good one.
+    """Whether the lender says that the way in which a value differs from the usual one is the good one.
 
-    By the direction of advice, since no advice is to drink or to owe more, or by reasons in the other direction
-    only.
+    The lender says so where advice only moves the feature that way, since no advice is to drink or to owe more, or
+    where reasons are stated for the other direction only.
     """
     if departed is None:
         return False
@@ -117,11 +117,11 @@ def _rounded(number: float) -> float:
 
 
 def reason_text(feature: Feature, value_raw: float, departed: Departure | None, phrases: Phrases = ENGLISH) -> str:
-    """The reason.
+    """The sentence that states a feature as a reason for a refusal.
 
     Parameters
     ----------
-    feature : in the language of the phrases
+    feature : the feature, with its words in the language of `phrases`
     departed : which way the value differs where this lowered the score; None where it is neither too high nor too low
     """
     words, own = {"Name": title_text(feature), "to": value_text(feature, value_raw, phrases)}, feature.reason
@@ -155,7 +155,7 @@ def value_text(feature: Feature, value_raw: float, phrases: Phrases = ENGLISH) -
 
 
 def usual_text(feature: Feature, usual_raw: float, phrases: Phrases = ENGLISH) -> str:
-    """The usual value in words; the average of amounts is rounded to digits of its own."""
+    """The usual value in words; an average of amounts keeps its own digits, whatever decimals the feature has."""
     if feature.is_number and usual_raw not in feature.states_raw:
         feature = replace(feature, type=FeatureType.CONTINUOUS, decimals=None)
     return value_text(feature, usual_raw, phrases)

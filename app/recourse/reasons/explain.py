@@ -111,7 +111,7 @@ def explain(problem: RecourseProblem, params: ReasonsParams, meter: Meter | None
 
     Parameters
     ----------
-    meter : of the problem's black box, where calls count towards the budget of a larger answer
+    meter : meter of the problem's black box that counts the calls of a larger answer; None for one of its own
 
     Raises
     ------

@@ -41,7 +41,7 @@ LEAST_RECORDS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contributions:
-    """The contribution of each feature; all of them add up to the difference of the scores."""
+    """The contribution of each feature to a score; their sum is its difference from the mean score of others."""
 
     values: Float[np.ndarray, "p"]
     """Contributions, in units of the score."""
@@ -57,11 +57,11 @@ class Contributions:
 def contributions(
     meter: Meter, factual_raw: Float[np.ndarray, "p"], factual_score: float, others: Comparison, seed: int
 ) -> Contributions:
-    """The contribution of each feature to the difference of a score from the mean of others.
+    """The contribution of each feature to the difference of a score from the mean score of `others`.
 
     Raises
     ------
-    DeadlineExceeded, BudgetExceeded : before there is an estimate; one that is cut short has larger errors
+    DeadlineExceeded, BudgetExceeded : time or budget ran out before there was an estimate; later, errors are larger
     ModelOutputInvalid : the model gave no finite score for most of the rows
     """
     black_box = meter.black_box
