@@ -11,7 +11,7 @@ LONGEST_PAUSE_S = 15.0
 
 
 async def pause(closing: asyncio.Event, seconds: float) -> None:
-    """Wait; less if the service stops meanwhile."""
+    """Wait for `seconds`, or less if `closing` is set meanwhile."""
     with suppress(TimeoutError):
         await asyncio.wait_for(closing.wait(), seconds)
 

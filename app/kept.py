@@ -28,11 +28,11 @@ class _Entry:
 
 
 class Kept(LRUCache[Hashable, _Entry]):
-    """Remembers whose entries it has given up.
+    """A cache that gives up the least recently used entries, and remembers their names.
 
     Parameters
     ----------
-    room : bytes
+    room : most bytes of all entries
     """
 
     def __init__(self, room: int) -> None:
@@ -40,7 +40,7 @@ class Kept(LRUCache[Hashable, _Entry]):
         self.given_up: list[str] = []
 
     def popitem(self) -> tuple[Hashable, _Entry]:
-        """Give up what was used least recently."""
+        """Give up the entry that was used least recently."""
         key, entry = super().popitem()
         self.given_up.append(entry.name)
         return key, entry
@@ -50,12 +50,12 @@ _kept = Kept(int(os.environ.get(ROOM, ROOM_MB)) << 20)
 
 
 def kept(key: Hashable, make: Callable[[], Value], *, name: str, size: Callable[[Value], int]) -> Value:
-    """What `make` gives, made once and kept while there is room; one alone is kept however large it is.
+    """The value of `make`, made once and kept while there is room; a single value is kept whatever its size.
 
     Parameters
     ----------
-    name : whose it is, for `dropped`
-    size : its bytes, roughly
+    name : owner of the value, for `dropped`
+    size : bytes of a value, roughly
     """
     if (entry := _kept.get(key)) is None:
         value = make()
@@ -65,6 +65,6 @@ def kept(key: Hashable, make: Callable[[], Value], *, name: str, size: Callable[
 
 
 def dropped() -> list[str]:
-    """Names of those whose models were given up since the last call."""
+    """Names of the owners whose values were given up since the last call, each once."""
     names, _kept.given_up = list(dict.fromkeys(_kept.given_up)), []
     return names

@@ -42,7 +42,7 @@ OTHER_FILES = 256
 
 
 def create_app(settings: Settings | None = None, kinds: Mapping[str, JobKind] = JOB_KINDS) -> FastAPI:
-    """The application; its child processes start and end with it."""
+    """The HTTP application of the service; its child processes start and end with it."""
     service = Service(settings or Settings(), kinds)
 
     @asynccontextmanager
@@ -55,26 +55,26 @@ def create_app(settings: Settings | None = None, kinds: Mapping[str, JobKind] = 
 
 
 class Server(uvicorn.Server):
-    """Ends requests that wait for a job when it stops, since they would delay that."""
+    """A uvicorn server that, when it stops, ends requests that wait for a job: they would delay the stop."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop."""
+        """End the requests that wait for a job, then stop."""
         self._service.jobs.stop_waiting()
         await super().shutdown(sockets)
 
 
 def outdated_python(version: tuple[int, int, int]) -> tuple[int, int, int] | None:
-    """The release that an interpreter should be at least, because its parser of cookies takes quadratic time."""
+    """The release to which Python should be updated, for its quadratic parser of cookies; None if it need not."""
     mended = COOKIES_MENDED.get(version[1])
     return mended if mended is not None and version < mended else None
 
 
 def begin(settings: Settings) -> None:
-    """The first steps of every process."""
+    """Prepare a process: its log, warnings about settings and Python, the state directory, and tracing."""
     configure_logging(settings.log_level)
     for name in unknown_settings(os.environ):
         log.warning("unknown-setting", variable=name)
@@ -108,7 +108,7 @@ def _any_key(settings: Settings) -> bool:
 
 
 def run(app: FastAPI, settings: Settings) -> None:
-    """Serve an application of `create_app`."""
+    """Serve an application of `create_app`; exit with `STARTUP_FAILED` if it does not start."""
     server = Server(server_config(app, settings), app.state.service)
     with suppress(KeyboardInterrupt):
         server.run()
@@ -117,7 +117,7 @@ def run(app: FastAPI, settings: Settings) -> None:
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    """How uvicorn serves an application of `create_app`."""
+    """The configuration of uvicorn for an application of `create_app`."""
     return uvicorn.Config(
         app,
         host=settings.host,
@@ -150,7 +150,7 @@ def _affordable(connections: int) -> int:
 
 
 def work(settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:
-    """Compute jobs until a signal to stop, without answering requests. Raises `StateUnusable`, with a port `Open`."""
+    """Compute jobs until a signal to stop. Raises `StateUnusable`, and where a worker port is set `Open`."""
     begin(settings)
     if settings.worker_port is not None:
         refuse_open(settings, lambda: _any_key(settings))

@@ -35,7 +35,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneState:
-    """A lane at one moment."""
+    """Numbers of child processes and waiting calls of a lane at one moment."""
 
     busy: int
     idle: int
@@ -51,8 +51,8 @@ class Metrics:
 
     Parameters
     ----------
-    lanes : reads the lanes by their names, when the metrics are read
-    quarantined : reads the models in quarantine
+    lanes : returns the state of each lane by name, whenever the metrics are read
+    quarantined : returns the names of the models in quarantine
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Metrics:
     def asked(self, model: str, found: Any) -> int:
         """Count model calls of an answer: those in its `diagnostics`, or one call if it is a list by record.
 
-        Returns the number of records in them.
+        Returns the number of records in these calls.
         """
         spent = found.get("diagnostics") if isinstance(found, dict) else None
         calls, rows = (1, len(found)) if isinstance(found, list) else (0, 0)

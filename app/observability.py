@@ -21,7 +21,7 @@ traceparent: ContextVar[str | None] = ContextVar("traceparent", default=None)
 
 
 def origin_headers() -> list[tuple[str, str]]:
-    """Headers that say to another server for which request it is asked."""
+    """HTTP headers that tell the server of a remote model for which request it is asked."""
     found = {"X-Request-ID": request_id.get(), "traceparent": traceparent.get()}
     return [(name, value) for name, value in found.items() if value is not None]
 

@@ -31,7 +31,7 @@ _EMBEDDING = IPv6Network("64:ff9b::/96")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteHost:
-    """One entry."""
+    """One entry of the list of allowed remote hosts."""
 
     host: str
     """A name or an address, in lower case; ``*.`` before a domain stands for every name below it."""
@@ -43,7 +43,7 @@ class RemoteHost:
 
     @classmethod
     def parse(cls, text: str) -> "RemoteHost":
-        """The entry in a text. Raises `ValueError`."""
+        """The entry in a text ``[http://]host[:port][=range]``. Raises `ValueError`."""
         found = _ENTRY.fullmatch(text)
         if found is None:
             raise ValueError(f'"{text}" is not of the form [http://]host[:port][=range]')
@@ -72,7 +72,7 @@ class RemoteHost:
 
 
 def embedded(address: Address) -> Address:
-    """The IPv4 address embedded in an IPv6 address, if any: ::ffff:127.0.0.1 is loopback."""
+    """The IPv4 address that an IPv6 address embeds, such as ::ffff:127.0.0.1; any other address itself."""
     if isinstance(address, IPv6Address):
         if address in _EMBEDDING:
             return IPv4Address(int(address) & 0xFFFFFFFF)
@@ -81,5 +81,5 @@ def embedded(address: Address) -> Address:
 
 
 def covering(hosts: Iterable[RemoteHost], scheme: str, host: str, port: int) -> RemoteHost | None:
-    """The first entry that covers an address; None if it is not allowed."""
+    """The first entry that covers an address; None where none does, so that it is not allowed."""
     return next((one for one in hosts if one.covers(scheme, host, port)), None)

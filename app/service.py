@@ -42,7 +42,7 @@ OPEN_POLL_S = 0.1
 
 
 class Service:
-    """What routes and commands use, and the parts that it is made of."""
+    """The operations that routes and commands use, and the components that carry them out."""
 
     def __init__(self, settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:
         self.settings = settings
@@ -130,7 +130,7 @@ class Service:
     async def cancel(self, job_id: str) -> Job:
         """Cancel a job and stop its computation. Idempotent.
 
-        Raises `UnknownJob`, `JobFinished`, `NotReady`, and `InsufficientScope` where an auditor cancels another's.
+        Raises `UnknownJob`, `JobFinished`, `NotReady`, and `InsufficientScope` where an auditor cancels another's job.
         """
         require_own_or(Scope.RECOURSE, (await self.jobs.get(job_id)).key)
         job = await self.jobs.cancel(job_id)
@@ -141,11 +141,11 @@ class Service:
     # --- operations ---
 
     async def problem_of_databases(self) -> str:
-        """Why ledger or jobs cannot do their work; empty if they can."""
+        """A sentence that says why the ledger or the job store cannot be used; empty if both can."""
         return await _problem(self.ledger.check()) or await _problem(self.jobs.check())
 
     async def readiness(self) -> Json:
-        """How many models and workers stand ready. Raises `NotReady` with all that is not ready."""
+        """The status, models, ready workers and warnings. Raises `NotReady` with a fault for each part not ready."""
         problems = await self._problems()
         if faults := [Fault("", sentence) for sentence in problems.values() if sentence]:
             raise NotReady(faults=faults)
@@ -177,7 +177,7 @@ class Service:
 
 @asynccontextmanager
 async def opened(settings: Settings, *, answers: bool = False) -> AsyncIterator[Service]:
-    """A service for a command, without jobs; `answers` is whether it asks models.
+    """A started service for a command, which computes no jobs; `answers` is whether it asks models.
 
     Raises `NotReady`, with what is wrong with the databases.
     """

@@ -177,7 +177,7 @@ class Settings(BaseSettings):
 
 
 def unknown_settings(names: Iterable[str]) -> list[str]:
-    """The variables among `names` with the prefix of settings that are none, most likely misspelt."""
+    """The variables among `names` that have the prefix of settings but name no setting, most likely misspelt."""
     known = {f"RECOURSE_{name.upper()}" for name in Settings.model_fields}
     return sorted(
         name

@@ -22,9 +22,9 @@ MANY = ("counterfactuals", "records")
 
 
 def further_faults(request: Request, body: object, wrong: Collection[object]) -> list[Fault]:
-    """Faults of the parts that have the right form; none where the request names no known model.
+    """Faults in the well-formed members of a recourse request; empty where it names no known model.
 
-    `wrong` are the names of the members that have the wrong form.
+    `wrong` holds the names of the members that have the wrong form, which are not checked.
     """
     if not isinstance(body, dict):
         return []

@@ -116,12 +116,12 @@ _KEY = "spooled"
 
 
 async def spooled(request: Request) -> BufferedRandom:
-    """The body as a file, at its beginning; `close_spooled` must follow.
+    """The body of a request as a file, at its beginning; `close_spooled` must follow.
 
     Raises
     ------
-    BodyTooLarge : the body, or one of its lines
-    StateUnusable : it cannot be stored
+    BodyTooLarge : the body, or one of its lines, is too large
+    StateUnusable : the body cannot be stored
     """
     try:
         if _KEY not in request.scope:

@@ -8,7 +8,7 @@ from app.service import Service
 
 
 def service_of(request: Request) -> Service:
-    """The service that a request is for."""
+    """The service that answers a request."""
     return cast(Service, request.app.state.service)
 
 

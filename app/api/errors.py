@@ -188,7 +188,7 @@ PROBLEM_JSON = "application/problem+json"
 
 
 def problem(error: RecourseError, instance: str, *, request: str | None = None) -> dict[str, Any]:
-    """The problem document of an error that this request met, or the one named."""
+    """The problem document of an error that this request met, or the request with the id `request`."""
     meaning = MEANINGS[type(error)]
     document: dict[str, Any] = {
         "type": f"/problems/{error.code}",
@@ -313,12 +313,12 @@ Pydantic's own may repeat rejected values, which are applicant data.
 
 
 def in_body(error: ValidationError) -> list[dict[str, Any]]:
-    """What is wrong with a body that was validated as a whole, in places as FastAPI names them."""
+    """The details of a body's validation error, with locations below ``body`` as FastAPI gives them."""
     return [{**detail, "loc": ("body", *detail["loc"])} for detail in error.errors()]
 
 
 def faults_of(details: Sequence[Mapping[str, Any]], body: object) -> list[Fault]:
-    """Faults with JSON pointers into the request body; one for each place.
+    """Faults made of validation details: one for each place, with a JSON pointer into the request body.
 
     Where one of several types fits, its faults are listed, and not that the others do not fit.
     """

@@ -54,7 +54,7 @@ MOST_LISTED = 1000
 
 
 async def page(service: Service, kind: str, result: Any, limit: int = MOST_LISTED, cursor: int = 0) -> Any:
-    """The result of a job with one part of its list and a cursor to the next; the whole result where it has no list."""
+    """The result of a job with `limit` entries of its list from `cursor` on; the whole result where it has no list."""
     if (name := LISTED.get(kind)) is None:
         return result
     following = cursor + limit if cursor + limit < len(result[name]) else None
@@ -71,7 +71,7 @@ async def lines(service: Service, kind: str, result: Any) -> bytes:
 
 
 async def answer_later(job: Job, prefer: Prefer, service: Service) -> JSONResponse:
-    """The job, or its result if that is there within the time that the client prefers to wait.
+    """The response with a job, or with its result if there is one within the time that the client prefers to wait.
 
     Raises
     ------
@@ -87,6 +87,6 @@ async def answer_later(job: Job, prefer: Prefer, service: Service) -> JSONRespon
 
 
 def accepted(job: Job, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The response that names a job."""
+    """The response 202 that describes a job and says where to ask for it."""
     later = {"Location": job.address, "Retry-After": str(RETRY_AFTER_S)}
     return JSONResponse(described(job), 202, headers={**(headers or {}), **later})

@@ -251,9 +251,9 @@ class BodyLimit:
 
     Parameters
     ----------
-    max_bytes : of one body
-    larger : the same for paths and media types that have their own
-    all_bytes : of the bodies of all requests in progress
+    max_bytes : most bytes of one body
+    larger : most bytes of one body by path and media type, where it differs from `max_bytes`
+    all_bytes : most bytes of the bodies of all requests in progress together
     """
 
     def __init__(

@@ -70,7 +70,7 @@ MODULES = (
 
 
 def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
-    """The HTTP application of a service; without one there is only its description."""
+    """The HTTP application of a service; without a service it only serves to describe the interface."""
     app = _api(service, lifespan, MODULES)
     app.mount(docs.STATIC, docs.static)
     app.mount(workbench.STATIC, workbench.static)

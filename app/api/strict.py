@@ -126,7 +126,7 @@ def derive(record: type[Any], **more: Any) -> type[Strict]:
 
 
 def with_fields_of(*records: type[Any]) -> Callable[[type[Request]], type[Request]]:
-    """Decorates a request with the fields of records of the core; those that it has itself stay as they are."""
+    """A decorator that adds the fields of core records to a request, except names that the request has itself."""
 
     def extend(request: type[Request]) -> type[Request]:
         found = {name: one for record in records for name, one in _definitions(record).items()}
@@ -149,7 +149,7 @@ def _definitions(record: type[Any]) -> dict[str, Any]:
 
 
 def optional(schema: Any, default: Callable[[], Any] | None = None) -> Any:
-    """The type of a part that may be left out or null; both mean its default, by default that of the schema.
+    """The type of a member that may be left out or null; both mean `default()`, or else the schema's defaults.
 
     Generated clients send null for every object that they were not given.
     """
@@ -177,7 +177,7 @@ _schema_of = cache(derive)
 
 
 def to_record(record: type[Record], request: BaseModel) -> Record:
-    """The core's record of a validated request that `derive` described."""
+    """The core's `record` with the values of a validated request, whose schema `derive` made."""
     adapter, names = _READERS[record]
     if names.isdisjoint(request.model_fields_set):
         # mypy takes no class for hashable.
@@ -194,7 +194,7 @@ def _default(record: type[Any]) -> Any:
 
 
 def sentences_of(record: type[Any]) -> dict[str, str]:
-    """The docstring of each field, those of the parents' fields included."""
+    """The docstring of each field of a record by name, inherited fields included."""
     found: dict[str, str] = {}
     for parent in filter(is_dataclass, reversed(record.__mro__)):
         found |= _sentences(parent.__module__).get(parent.__qualname__, {})

@@ -40,7 +40,7 @@ def timely(lines: Iterable[Line]) -> Iterator[Line]:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """A CSV as cells."""
+    """The lines of a CSV, split into cells, and its delimiter."""
 
     lines: Iterator[list[str]]
     """The lines that are not empty; the first is the heading."""
@@ -54,11 +54,11 @@ def table_lines(text: Iterable[str]) -> Cells:
 
 
 def count_and_mark(cells: Cells, features: Iterable[Feature]) -> tuple[int, str]:
-    """Number of records of a table, and its decimal mark, which all its numbers show together.
+    """Number of records of a table, and the decimal mark that all numbers in it show together.
 
     Raises
     ------
-    ValueError : they show none, or two
+    ValueError : the numbers can be read with either mark, or contradict each other
     """
     columns, seen, count = next(cells.lines, []), DecimalMark(), 0
     names = {feature.name for feature in features if feature.is_number}
@@ -81,7 +81,7 @@ def table_records(lines: Iterator[list[str]]) -> Iterator[Json]:
 
 
 def fault_of_heading(columns: Sequence[str], features: Iterable[Feature]) -> str:
-    """What is wrong with the columns of a table, as the end of a sentence; empty if nothing is."""
+    """The fault of a table's columns, twice or missing, as the end of a sentence; empty if there is none."""
     if twice := sorted(name for name, count in Counter(columns).items() if count > 1):
         return f"has these columns twice: {', '.join(twice)}."
     missing = _missing(columns, features)
@@ -93,7 +93,7 @@ def _missing(columns: Sequence[str], features: Iterable[Feature]) -> list[str]:
 
 
 class Reader:
-    """Turns flat records, of texts or values, into rows; `reference` is a feature only where the model has it.
+    """Turns flat records of texts or values into rows of a job; `reference` names the applicant or is a feature.
 
     Other columns are ignored.
 
@@ -155,7 +155,7 @@ class CsvTable:
 
     Raises
     ------
-    InvalidRequest : it is not such a table, has too many columns, or lacks one that the model needs
+    InvalidRequest : the file is not such a table, has too many columns, or lacks one that the model needs
     """
 
     def __init__(self, file: IO[bytes], features: Iterable[Feature], most_rows: int = sys.maxsize) -> None:
@@ -169,7 +169,7 @@ class CsvTable:
             raise InvalidRequest(f"The table {error}.") from None
 
     def rows(self) -> Iterator[Json]:
-        """The records, once; at most `most_rows` and one."""
+        """The records as rows of a job, to be read once; at most `most_rows` + 1."""
         return map(Reader(self._features, self._mark).row, table_records(self._read().lines))
 
     def _read(self) -> Cells:

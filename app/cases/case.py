@@ -174,7 +174,7 @@ class CaseFile(AnswerPart):
 
 
 def proof_of(link: Link) -> ProofLink:
-    """An entry with its place in the chain."""
+    """The `ProofLink` of an entry in the chain of the ledger."""
     entry = link.record.entry
     return ProofLink(
         number=entry.number,

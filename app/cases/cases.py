@@ -52,7 +52,7 @@ MOST_LATER = 10
 
 
 class Cases:
-    """Letters, reviews and case files; all of them only for who may see the recourse.
+    """Letters, reviews and case files of recourse, for callers who may see it.
 
     Every method raises `UnknownRecourse`, `Erased` and `LedgerUnavailable`.
     """
@@ -74,14 +74,15 @@ class Cases:
 
         Parameters
         ----------
-        sent_at : now, if absent
-        language : the operator's default, if absent
+        sent_at : time of sending; now, if absent
+        language : language of the letter; the operator's default, if absent
         text : what was sent, where it is not the letter of the service
 
         Raises
         ------
         NoticeIncomplete and others : as `Notices.notice`; nothing is recorded then
-        InvalidRequest : it was sent before the answer, or will be; or it has both a text and a language
+        InvalidRequest : `sent_at` is before the answer or in the future, there is no letter in the language, or both a
+            text and a language are given
         """
         if text is not None and language is not None:
             raise InvalidRequest(faults=[Fault("/text", "is instead of a letter in a language: give one of them")])
@@ -115,7 +116,7 @@ class Cases:
         return await self._recorded(Kind.SENT, letter, status=letter.channel.value)
 
     async def letter(self, recourse_id: str, letter_id: str) -> Json:
-        """A letter that was sent."""
+        """The recorded letter with this id. Raises `UnknownRecourse` also where there is none."""
         for link in await self._links(recourse_id):
             if link.record.entry.kind is Kind.SENT and link.record.entry.id == letter_id:
                 found: Json = json.loads(personal_data(link.record).answer)
@@ -126,14 +127,14 @@ class Cases:
         self, recourse_id: str, *, by: str, reason: str, corrections: Mapping[str, Any], model: str | None = None,
         decision: Outcome | None = None,
     ) -> bytes:  # fmt: skip
-        """Ask the model about corrected data, and record a second look. Returns the recorded review, as JSON.
+        """Ask the model about corrected data, if any, and record the review of a case. Returns the review as JSON.
 
         Raises `InvalidRequest` without corrections and decision, and as `Questions.ask` where data are corrected;
         nothing is recorded then.
 
         Parameters
         ----------
-        corrections : values by feature
+        corrections : corrected values by feature
         model : the version that is asked; the newest active one, if absent
         """
         if not corrections and decision is None:
@@ -157,7 +158,7 @@ class Cases:
         return await self._recorded(Kind.REVIEWED, review, status=decision and decision.value, **facts)
 
     async def file(self, recourse_id: str) -> CaseFile:
-        """All that is known of a recourse. Models are asked for reasons, and whether later versions keep its ways."""
+        """The case file of a recourse. Models are asked for reasons, and whether later versions keep its ways."""
         links = await self._links(recourse_id)
         given = links[0].record
         answer: Json = json.loads(await self._given.answer(recourse_id))

@@ -39,7 +39,7 @@ RecourseArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of a rec
 
 
 class CommandError(Exception):
-    """The command failed; the message is one sentence."""
+    """Raised where a command fails; the message is for its user."""
 
 
 def read_settings(**overrides: Any) -> "Settings":
@@ -81,7 +81,7 @@ def print_table(table: "Table") -> None:
 
 
 def open_registry(*, trust_pickle: bool | None = None) -> "Registry":
-    """The registered models."""
+    """The registry of models that the settings name."""
     settings = read_settings(trust_pickle=trust_pickle)
     from app.registry.registry import Registry
     from app.registry.trust import Trust
@@ -91,7 +91,7 @@ def open_registry(*, trust_pickle: bool | None = None) -> "Registry":
 
 @contextmanager
 def memory_limit(megabytes: int) -> Iterator[None]:
-    """Let this process have no more address space than a child of the service, 0 for any."""
+    """Limit the address space of this process in MiB, as for a child of the service; 0 sets no limit."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     if megabytes:
         resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, before[1]))
@@ -117,9 +117,9 @@ def progress_bar(what: str) -> "Iterator[Callable[[int, int], None]]":
 
 
 def one_thread(*, openmp: bool = False) -> None:
-    """Set numeric libraries, before they are imported, to one thread: their products are small here.
+    """Limit numeric libraries that are imported later to one thread: matrix products are small here.
 
-    With `openmp` also those that train or ask trees, which wait for each other where the machine has few processors.
+    With `openmp` also libraries that train or ask trees, whose threads wait for each other on few processors.
     """
     from app.pool.child import ONE_THREAD
 
@@ -127,7 +127,7 @@ def one_thread(*, openmp: bool = False) -> None:
 
 
 def report(begins: str, model: "RegisteredModel") -> None:
-    """Print what a registration found, in a line that begins so and further ones."""
+    """Print what a registration found: a line that begins with `begins`, then notes and warnings."""
     found = model.registration
     typer.echo(f"{begins} accepts {found.favourable:,} of {found.records:,} reference records.")
     for note in found.notes:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_ledger() -> "Iterator[Ledger]":
-    """The existing ledger, migrated to this release; `CommandError` if there is none: a new one would be empty."""
+    """The existing ledger, migrated to this release. Raises `CommandError` if there is none."""
     from app.ledger.ledger import FILE, Ledger
 
     settings = read_settings()
@@ -37,7 +37,7 @@ def open_store() -> "Iterator[Engine]":
 
 @contextmanager
 def ledger_engine() -> "Iterator[Engine]":
-    """The database, not migrated; its errors become a `CommandError`."""
+    """The database, not migrated. Errors of the database are raised as `CommandError`."""
     settings = read_settings()
     import sqlalchemy as sa
 

@@ -38,7 +38,7 @@ def worker() -> None:
 
 
 def refuse_taken(host: str, port: int, setting: str = "--port or RECOURSE_PORT") -> None:
-    """Raise `CommandError` before anything is started if the address cannot be listened on; `setting` is the port's."""
+    """Raise `CommandError` if the address cannot be listened on; `setting` says how another port is chosen."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -34,7 +34,7 @@ KEPT = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """The right to answer the request of a key."""
+    """The right to answer the request that came with an idempotency key."""
 
     name: str
     attempt: str
@@ -45,7 +45,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotentAnswer:
-    """An answer that was sent."""
+    """A response that was sent, and is repeated for the same idempotency key."""
 
     status: int
     headers: Mapping[str, str]
@@ -53,7 +53,7 @@ class IdempotentAnswer:
 
 
 class IdempotentAnswers:
-    """The answers in one database; safe to use from several threads, processes and machines."""
+    """The idempotent answers in one database; safe to use from several threads, processes and machines."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -63,9 +63,9 @@ class IdempotentAnswers:
 
         Parameters
         ----------
-        name : of the key and its caller; reveals neither
-        digest : of the request
-        ids : start of its ids, if this is the first attempt
+        name : digest of key and caller, which reveals neither
+        digest : digest of the request
+        ids : start of the ids that the request assigns, if this is the first attempt
 
         Raises
         ------
@@ -89,15 +89,15 @@ class IdempotentAnswers:
         return attempt
 
     def renew(self, attempt: Attempt, now: datetime) -> None:
-        """Claim the key for another `LEASE`, unless it has an answer: that is kept for longer."""
+        """Claim the key for another `LEASE`, unless its request is answered: an answer is kept for longer."""
         unanswered = _own(sa.update(answers), attempt).where(answers.c.status.is_(None))
         with writing(self._engine) as connection:
             connection.execute(unanswered.values(until=timestamp(now + LEASE)))
 
     def keep(self, attempt: Attempt, answer: IdempotentAnswer, recourse: str | None, now: datetime) -> bool:
-        """Keep an answer for `KEPT`; `recourse` is the id of the recourse or job in it.
+        """Keep an answer for `KEPT`; `recourse` is the id of the recourse or job in the answer.
 
-        False if the recourse was erased meanwhile, which frees the key, or if another attempt has taken over.
+        Returns false if the recourse was erased meanwhile, which frees the key, or if another attempt has taken over.
         """
         values = {
             "status": answer.status,
@@ -116,7 +116,7 @@ class IdempotentAnswers:
     def release(self, attempt: Attempt, now: datetime) -> None:
         """Release the key: the request was refused or failed, and may be sent again.
 
-        Its ids stay: a write that seemed to fail may still succeed. A late renewal has no effect.
+        The ids of the request stay: a write that seemed to fail may still succeed. A late renewal has no effect.
         """
         with writing(self._engine) as connection:
             connection.execute(_own(sa.update(answers), attempt).values(until=timestamp(now), attempt=""))
@@ -136,7 +136,7 @@ class IdempotentAnswers:
         Parameters
         ----------
         now : the time that has surely come
-        by_clock : the time of this machine's clock, which may be ahead of it; the same where it is not given
+        by_clock : the time of this machine's clock, which may be ahead of `now`; `now` where absent
         """
         over = answers.c.status.is_not(None) & (answers.c.until < timestamp(now))
         given_up = answers.c.until < timestamp(now - KEPT)

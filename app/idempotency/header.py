@@ -45,13 +45,13 @@ Handle = Callable[[Request], Awaitable[Response]]
 
 
 async def answer_once(request: Request, caller: str, handle: Handle) -> Response:
-    """The first answer to a request that may be sent several times.
+    """Handle a request with an idempotency key once: when it is sent again, it gets the first answer.
 
-    Only success is kept: what was refused or has failed may be sent again.
+    Only success is kept: a request that was refused or has failed may be sent again.
 
     Raises
     ------
-    InvalidRequest : not a key
+    InvalidRequest : the header has no valid key
     IdempotencyKeyReused, IdempotencyInProgress : as `IdempotentAnswers.claim`
     NotReady : the database cannot be reached
     """

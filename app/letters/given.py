@@ -21,12 +21,12 @@ from app.settings import Settings
 
 
 def lender_of(settings: Settings) -> Lender:
-    """Who sends letters."""
+    """The sender of letters, from the operator's settings."""
     return Lender(**{f.name: getattr(settings, f"lender_{f.name}") for f in fields(Lender)})
 
 
 def word_gaps(model: RegisteredModel, settings: Settings) -> list[str]:
-    """A sentence on each language of a model in which letters could lack words, before there is an answer."""
+    """A sentence on each language in which letters about a model could lack words, whatever the answer is."""
     templates = Templates.of(settings)
     spoken = Spoken(features=model.space.schema, titles=model.manifest.titles, default=templates.default)
     return list(spoken.gaps(templates.languages))
@@ -35,7 +35,7 @@ def word_gaps(model: RegisteredModel, settings: Settings) -> list[str]:
 def missing_reasons(
     answer: Json, request: Json, model: RegisteredModel
 ) -> tuple[str, ReasonsQuestion, Frame, float] | None:
-    """What to ask `use_cases.answer` for the reasons of a refusal, where the answer does not state them."""
+    """Arguments of `use_cases.answer` for the reasons of a refusal; None if the answer states them or accepts."""
     if answer.get("reasons") or answer["factual"] is None or answer["factual"]["favourable"]:
         return None
     asked = Question.from_json(request["question"])
@@ -56,11 +56,13 @@ def notice_about(
     draft: bool = False,
     offer: bool = False,
 ) -> Notice:
-    """The letter; `reasons` are those that the answer does not state, `offer` is whether it states other terms.
+    """The letter about an answer; `reasons` are those that the answer does not state.
+
+    `offer` is whether the letter may state other terms.
 
     Raises
     ------
-    NoticeIncomplete : settings or words of the manifest that it states are not there, and it is no `draft`
+    NoticeIncomplete : settings or words of the manifest that the letter states are missing, and it is no `draft`
     """
     manifest = model.manifest
     if not manifest.consumer_report:

@@ -170,7 +170,7 @@ NAMES = frozenset().union(*map(_names, (Notice, Lender, NoticeReason, NoticeWay)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of a recorded answer."""
+    """A recorded answer, with the question, reasons and features that a letter about it needs."""
 
     answer: Json
     """As it was sent."""
@@ -191,7 +191,7 @@ class Facts:
 
 
 def version_of(answer: Json) -> str:
-    """The name of the version that answered; it may no longer be active."""
+    """The name ``id@version`` of the version that gave the answer; the version may no longer be active."""
     return f"{answer['model']['id']}@{answer['model']['version']}"
 
 
@@ -205,7 +205,7 @@ def notice_of(
     *,
     offer: bool = False,
 ) -> Notice:
-    """The letter's parts in a language; `offer` is whether it may state other terms."""
+    """The letter about `facts` in a language; `offer` is whether the letter may state other terms."""
     answer, factual = facts.answer, facts.answer["factual"]
     features = {feature.name: _in(feature, language) for feature in facts.features}
     valid_months, valid_until = _validity(answer)

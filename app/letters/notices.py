@@ -29,18 +29,18 @@ class Notices:
     async def notice(
         self, recourse_id: str, language: str, *, addressee: tuple[str, ...] = (), draft: bool = False
     ) -> Notice:
-        """The letter about a recourse, to the lines of an address; the same record gives the same letter.
+        """The letter about a recourse, addressed to `addressee`; the same record gives the same letter.
 
-        A `draft` says which settings are missing, without which there is no letter.
+        A `draft` names the settings that are missing; otherwise they are an error.
 
-        Reasons that the answer does not state are computed as they would have been with it.
+        Reasons that the answer does not state are computed now, by the version that answered and with its seed.
 
         Raises
         ------
         UnknownRecourse, Erased, LedgerUnavailable : as `GivenRecourse.answer`
         UnknownModel, ModelUnusable, ModelOutputInvalid, ModelUnavailable, Overloaded, LaneCrashed, LaneTimeout : the
             version that answered has to be asked for the reasons, and cannot be
-        NoticeIncomplete : settings that the letter states are not there
+        NoticeIncomplete : settings or words that the letter states are missing
         InvalidRequest : there is no letter in this language
         """
         if language not in self.templates.letters:
@@ -65,7 +65,7 @@ class Notices:
     async def missing_reasons(self, model: RegisteredModel, answer: Json, request: Json) -> Json | None:
         """The reasons for a refusal that its answer does not state, from the version that answered; errors as `notice`.
 
-        None where it states them, or the model does not refuse.
+        None where the answer states them, or is no refusal.
         """
         asked = missing_reasons(answer, request, model)
         return None if asked is None else await self._models.ask(model, use_cases.answer, *asked)

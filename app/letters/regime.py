@@ -40,20 +40,20 @@ class Templates:
 
     @classmethod
     def of(cls, settings: Settings) -> "Templates":
-        """Those of the settings. Errors as `read`."""
+        """The templates that the settings name. Errors as `Templates.read`."""
         return cls.read(settings.notice_regime, settings.notice_dir, settings.notice_language)
 
     @classmethod
     def read(cls, regime: str, directory: Path | None, default: str) -> "Templates":
-        """The files of a regime, the lender's own in `directory`.
+        """The templates of a regime; the lender's files in `directory` replace those of the service.
 
         Parameters
         ----------
-        default : language of letters for which no language is asked; there must be one in it
+        default : language of letters for which no language is asked; the regime must have a letter in it
 
         Raises
         ------
-        TemplateFaulty : a file has a fault, or there is none of this regime; with the name of the file
+        TemplateFaulty : a file has a fault, or the regime has no letter in `default`; the error names the file
         """
         content = {one.name: one.read_text(encoding="utf-8") for one in SHIPPED.iterdir() if one.is_file()}
         if directory is not None:
@@ -83,7 +83,7 @@ class Templates:
         return cls(regime=regime, default=default, letters=letters, languages=languages, css=content[CSS])
 
     def language(self, accept: str) -> str:
-        """The language of a letter that a client with this ``Accept-Language`` gets."""
+        """The language of letters for a client with this ``Accept-Language``; `default` where none fits."""
         tags = {tag.lower(): tag for tag in self.letters}
         for wanted in preferred(accept):
             if found := tags.get(wanted) or tags.get(wanted.partition("-")[0]):
@@ -103,7 +103,7 @@ class Templates:
 
 
 def preferred(accept: str) -> list[str]:
-    """What a header such as ``Accept-Language`` lists, in lower case, the most wanted first; not what has ``q=0``."""
+    """The values in a header such as ``Accept-Language``, in lower case, most wanted first, without ``q=0``."""
     found: list[tuple[float, str]] = []
     for part in accept.lower().split(","):
         value, *parameters = (piece.strip() for piece in part.split(";"))

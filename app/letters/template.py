@@ -21,16 +21,16 @@ FORMER = re.compile(r"\{\{\s*[#^/]")
 
 
 class Template:
-    """A template that has been read.
+    """The template of a letter, read and checked.
 
     Parameters
     ----------
-    files : all templates by name; one may extend another
-    names : that it may use
+    files : texts of all templates by file name; one may extend another
+    names : names that the template may use
 
     Raises
     ------
-    TemplateFaulty : it has a fault, or uses another name; the sentence has file and line
+    TemplateFaulty : the template has a fault, or uses another name; the error has file and line
     """
 
     def __init__(self, files: Mapping[str, str], name: str, names: Collection[str]) -> None:
@@ -47,13 +47,13 @@ class Template:
     def missing(self, lender: Lender) -> tuple[str, ...]:
         """Settings of the sender that are empty although the letter states them; every letter has name and address.
 
-        Those with a default may be.
+        Settings with a default may be empty.
         """
         stated = (f.name for f in fields(lender) if f.name in self.used | {"name", "address"} and f.default is MISSING)
         return tuple(f"{LENDER}{name.upper()}" for name in stated if not getattr(lender, name))
 
     def fill(self, values: Mapping[str, Any]) -> str:
-        """The text with these values; line breaks in a value become spaces, what cannot be printed U+FFFD.
+        """The template filled with values; in these, line breaks become spaces, and unprintable characters U+FFFD.
 
         Raises
         ------

@@ -19,7 +19,7 @@ NAMED = 5
 
 
 def missing_words(facts: Facts, notice: Notice, language: Language, default: str) -> tuple[str, ...]:
-    """Keys of the manifest without which the letter states a code, or speaks two languages."""
+    """Keys that the manifest lacks, so that the letter states a code or mixes two languages."""
     said = " ".join(_said(notice))
     spoken = Spoken(features=facts.features, titles=facts.titles, default=default)
     lacking = spoken.lacking(language, _stated(facts), lambda text: _has(said, text))
@@ -28,7 +28,7 @@ def missing_words(facts: Facts, notice: Notice, language: Language, default: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """What a manifest says of its features, in the languages of letters."""
+    """The words of a manifest for its features, in the languages of letters."""
 
     features: Sequence[Feature]
     titles: Mapping[str, str]
@@ -39,11 +39,11 @@ class Spoken:
     def lacking(
         self, language: Language, stated: Iterable[tuple[Feature, RawValue]], said: Callable[[str], bool]
     ) -> dict[str, list[str]]:
-        """Keys of the manifest with the words that they lack, of features and values that a letter states.
+        """Keys that the manifest lacks, each with the texts that need it, for the features and values in `stated`.
 
         Parameters
         ----------
-        said : whether a word stands in the letter
+        said : whether a text stands in the letter
         """
         pairs, found = list(stated), dict[str, list[str]]()
 
@@ -61,7 +61,7 @@ class Spoken:
         return found
 
     def gaps(self, languages: Mapping[str, Language]) -> Iterator[str]:
-        """A sentence on each language of the manifest in which letters could lack words; any value may be stated."""
+        """A sentence on each language in which letters that state any value of any feature would lack words."""
         pairs = [(one, level) for one in self.features if _is_told(one)
                  for level in (None, *(one.special if one.is_number else one.levels))]  # fmt: skip
         for tag in sorted({self.default, *self._tags()} & languages.keys()):

@@ -60,7 +60,7 @@ class Answered(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One person's answer."""
+    """A person's question, the result of the search, and what else is known where it found nothing."""
 
     problem: RecourseProblem
     found: RecourseResult
@@ -69,28 +69,28 @@ class Asked:
 
     @property
     def actions(self) -> ActionSet:
-        """What the person can change."""
+        """The changes that are open to the person."""
         return self.problem.action_set
 
     @property
     def row_raw(self) -> Row | None:
-        """The advised raw row, or the one that the search missed; None where there is none."""
+        """The advised raw row, or an accepted one that the search missed; None where neither is known."""
         if self.found.counterfactuals:
             return self.found.counterfactuals[0].row_raw
         return None if self.known is None else self.known.row_raw
 
     @property
     def calls(self) -> int:
-        """Calls of the model."""
+        """Number of calls of the model that the search made."""
         return self.found.diagnostics.model_calls or 0
 
     @property
     def rows(self) -> int:
-        """Records that the model was asked about."""
+        """Number of records that the model was asked about, by the search and for a proof."""
         return (self.found.diagnostics.model_rows or 0) + (0 if self.known is None else self.known.asked)
 
     def answered(self, unit: ActionSet) -> Answered:
-        """As it is reported; costs in the units of `unit`, as spreads are fitted for each version."""
+        """The answer without values of features; costs are in units of `unit`, since spreads differ by version."""
         row_raw, known, verdict = self.row_raw, self.known, self.found.verdict
         best = self.found.counterfactuals[0] if self.found.counterfactuals else None
         changed = () if row_raw is None else unit.changes(row_raw)
@@ -108,7 +108,7 @@ class Asked:
 
 
 def row_raw_of(model: LoadedModel, row: Json) -> Row:
-    """The raw row of a row of a job: a reference record by its place, or an applicant. Raises why it is none."""
+    """The raw values of a job's row, which names a reference record or holds an applicant; raises its error if any."""
     if "refused" in row:
         raise RecourseError.from_dict(row["refused"])
     if "reference_row" in row:
@@ -118,7 +118,7 @@ def row_raw_of(model: LoadedModel, row: Json) -> Row:
 
 
 def decide(black_box: BlackBox, rows_raw: Mapping[int, Row]) -> dict[int, float | ModelOutputInvalid]:
-    """The score of each raw row, in one call; the error of a row without a finite one."""
+    """The score of each raw row, or an error where it is not finite; all rows are scored in one call."""
     if not rows_raw:
         return {}
     scores = Meter(black_box, float("inf")).score_raw(np.array(list(rows_raw.values()))).tolist()
@@ -126,19 +126,19 @@ def decide(black_box: BlackBox, rows_raw: Mapping[int, Row]) -> dict[int, float 
 
 
 def accepts(black_box: BlackBox, score: float) -> bool:
-    """The decision that a score means."""
+    """Whether the model accepts a record with this score."""
     return bool(black_box.accepts(np.array([score]))[0])
 
 
 def without_errors(found: Mapping[int, Found | RecourseError], errors: MutableMapping[int, Any]) -> dict[int, Found]:
-    """What is no error; those are added to `errors`."""
+    """The entries of `found` that are no errors; the errors are added to `errors`."""
     errors.update({i: one for i, one in found.items() if isinstance(one, RecourseError)})
     return {i: one for i, one in found.items() if not isinstance(one, RecourseError)}
 
 
 @dataclass(slots=True)
 class Unanswered:
-    """People for whom the search found nothing, added up from their `Answered` as plain data."""
+    """Counts of the people for whom the search found nothing, made of each `Answered` as plain data."""
 
     proven: Counter[str] = field(default_factory=Counter)
     """Without recourse, by the kind of proof."""
@@ -148,7 +148,7 @@ class Unanswered:
     late: int = 0
 
     def add(self, one: Json) -> None:
-        """Count an answer; one that the search found counts nowhere."""
+        """Count one person's `Answered`; recourse that the search found adds to no count."""
         self.late += one["reason"] == Reason.DEADLINE
         if one["status"] == "found":
             self.missed_by_search += one["reason"] is not None
@@ -160,18 +160,18 @@ class Unanswered:
             self.accepted_share_at_most = max(self.accepted_share_at_most or 0.0, one["accepted_share_at_most"])
 
     def warnings(self) -> list[str]:
-        """A sentence where some answers ran out of time."""
+        """A sentence with the number of answers that ran out of time; an empty list where none did."""
         return [f"{self.late:,} answers ran out of time and count as not found."] if self.late else []
 
 
 def answers(
     ref: ModelRef, common: Question, payload: Json, rows_raw: Mapping[int, Row]
 ) -> dict[int, Asked | RecourseError]:
-    """What a version answers people whom it refuses, or why it says nothing, each with a seed of its own.
+    """The answer of a version to each person whom it refuses, with a seed of its own, or the error that prevents it.
 
     Parameters
     ----------
-    payload : of the job; row `i` of all rows has the seed ``common.seed + first + i``
+    payload : payload of the job; the row with key `i` has the seed ``common.seed + payload["first"] + i``
     """
     answered: dict[int, Asked | RecourseError] = {}
     problems = {}

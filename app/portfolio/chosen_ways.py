@@ -76,7 +76,7 @@ class CommonWay(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Ways, and how they were chosen."""
+    """The ways that are the same for all, the people on whom they were chosen, and the model calls this took."""
 
     rules: Rules
     reached: tuple[int, ...]
@@ -94,14 +94,14 @@ class Chosen:
     """Calls of the model that the choice took, and records in them."""
 
     def reached_by(self, one: Asked, meter: Meter) -> Reached:
-        """Which ways reach a person."""
+        """The positions of the ways that reach a person, and the accepted record that each makes."""
         futures = one.problem.futures
         return self.rules.reached(one.actions, meter, None if futures is None else futures.search, self.least)
 
     def stated(self, one: Asked, reached: Reached) -> tuple[Json | None, ...] | None:
-        """Of each way cost and burden to a person, and how future-proof it is; None where it does not reach them.
+        """Cost, burden and future validity of each way for a person; None for a way that does not reach the person.
 
-        None for those who chose.
+        None as a whole for a person on whom the ways were chosen.
         """
         if one.actions.factual_raw.tobytes() in self.choosers:
             return None
@@ -165,13 +165,13 @@ def _chosen(ref: ModelRef, payload: Json) -> Chosen | None:
 
 
 class Given:
-    """Burden and cost of each way to each person, and how future-proof it is."""
+    """Burden, cost and future validity of each way for each person."""
 
     def __init__(self) -> None:
         self._people, self._numbers = 0, array("d")
 
     def add(self, ways: Sequence[Json | None]) -> None:
-        """Add a person's `Chosen.stated`."""
+        """Add what `Chosen.stated` returns for one person."""
         self._people += 1
         for one in ways:
             share = None if one is None else one["future_validity"]
@@ -179,12 +179,12 @@ class Given:
             self._numbers.append(math.nan if share is None else share)
 
     def arrays(self) -> Float[np.ndarray, "3 n k"]:
-        """Burdens and costs, infinite where a way does not reach a person, and shares of future models or NaN."""
+        """Burdens, costs and future validities by person and way: infinite, infinite and NaN without reach."""
         return np.moveaxis(np.array(self._numbers).reshape(self._people, -1, 3), 2, 0)
 
 
 def common_ways(chosen: Chosen, features: Sequence[Feature], given: Given) -> tuple[CommonWay, ...]:
-    """The ways with whom they reach."""
+    """The chosen ways, each with the share of people whom it reaches, alone and with the ways before it."""
     (burdens, costs, kept_by), result, before = given.arrays(), list[CommonWay](), 0
     people = len(costs)
     for k, rule in enumerate(chosen.rules.rules if people else ()):

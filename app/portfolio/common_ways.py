@@ -45,7 +45,7 @@ Reached: TypeAlias = tuple[Int[np.ndarray, "r"], Float[np.ndarray, "r p"]]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Move:
-    """What a rule does with one feature."""
+    """The change that a rule makes to one feature."""
 
     feature: int
     kind: Literal["level", "to", "by", "times"]
@@ -82,7 +82,7 @@ Rule: TypeAlias = tuple[Move, ...]
 
 
 class Rules:
-    """Rules as arrays, so that all records of a person are made at once."""
+    """Rules as arrays, so that the records of all rules for a person are made at once."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
@@ -94,7 +94,7 @@ class Rules:
         self._value, self._up = np.array([move.value for _, move in moves]), np.array([move.up for _, move in moves])
 
     def rows_raw(self, factual_raw: Row) -> Float[np.ndarray, "k p"]:
-        """The record that each rule makes of a person."""
+        """The raw record that each rule makes of a person's own."""
         own, value, kind = factual_raw[self._feature], self._value, self._kind
         end = np.where(self._up, np.maximum(own, value), np.minimum(own, value))
         rows_raw = np.tile(factual_raw, (len(self.rules), 1))
@@ -105,11 +105,11 @@ class Rules:
     def reached(
         self, actions: ActionSet, meter: Meter, futures: FutureModels | None = None, least: float = 0.0
     ) -> Reached:
-        """Which rules reach a person, and the accepted records.
+        """The positions of the rules that reach a person, and the accepted raw record that each makes.
 
         Parameters
         ----------
-        least : share of the future models that must accept a record as well
+        least : least share of `futures` that must accept a record as well
         """
         asked = self.rows_raw(actions.factual_raw)
         rows_raw = actions.clock.settled(actions.snap(asked))
@@ -125,7 +125,7 @@ class Rules:
 
 
 def candidates(features: Sequence[Feature], answers: Sequence[tuple[Row, ActionSet]], changes: int) -> list[Rule]:
-    """Rules of at most so many changes that do what answers do: accepted records of people, with their action sets."""
+    """Rules of at most `changes` moves, made from answers: accepted raw rows of people, with their action sets."""
     changed = [actions.changes(row_raw) for row_raw, actions in answers]
     pairs: dict[int, list[tuple[float, float]]] = {}
     for (row_raw, actions), own in zip(answers, changed, strict=True):
@@ -167,16 +167,16 @@ def _moves(j: int, feature: Feature, pairs: Float[np.ndarray, "n 2"]) -> list[Mo
 
 
 def best_cover(costs: Float[np.ndarray, "n m"], most: int) -> tuple[list[int], list[int], list[int]]:
-    """At most so many rules that together reach most people, exactly; of sets that reach as many rather a cheap one.
+    """At most `most` rules that together reach the most people; of sets that reach equally many, rather a cheap one.
 
     Parameters
     ----------
-    costs : of each rule for each person, infinite where it does not reach them
+    costs : cost of each rule (column) to each person (row), infinite where the rule does not reach the person
 
     Returns
     -------
-    The rules, those first that add most; how many people the first, the first two, ... of them reach; and how many any
-    one, any two, ... of all rules can reach at most: equal where no others reach more.
+    The chosen rules, those first that add most people; the number of people whom the first, the first two, ... of them
+    reach; and upper bounds on the number of people whom any one, any two, ... of all rules reach.
     """
     reach = np.isfinite(costs)
     people, weights = np.unique(reach[reach.any(axis=1)], axis=0, return_counts=True)

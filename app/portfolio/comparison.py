@@ -161,7 +161,7 @@ class ComparisonAnswer(AnswerPart):
 
 
 def reduced(baseline: ModelRef, candidate: ModelRef, payload: Json, texts: Iterable[str]) -> Json:
-    """The `ComparisonAnswer` of the lines of all parts, as plain data; the same bytes for the same lines."""
+    """The `ComparisonAnswer` as plain data, from the JSON texts of all lines; equal lines give equal bytes."""
     futures = load_futures(tasks.load(baseline).registered)
     counted = _Counted(0 if futures is None else futures.held_back.count)
     for text in texts:
@@ -301,7 +301,7 @@ def _warnings(refused: int, counted: _Counted) -> list[str]:
 
 
 def schema_faults(baseline: Any, candidate: Any) -> list[str]:
-    """Names of features that two schemas do not share, or that have other values or states there."""
+    """Sorted names of the features that only one schema has, or whose types or levels differ."""
     mine = {feature.name: (feature.type, feature.levels) for feature in baseline.features}
     other = {feature.name: (feature.type, feature.levels) for feature in candidate.features}
     return sorted(name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name))

@@ -29,7 +29,7 @@ ANSWER_S = 30.0
 
 
 class Comparisons:
-    """What a candidate changes for the applicants of a baseline."""
+    """Jobs that measure what a candidate version changes for the applicants of a baseline version."""
 
     def __init__(self, settings: Settings, models: Models, jobs: Jobs, ledger: Recorder) -> None:
         self._settings = settings
@@ -41,7 +41,7 @@ class Comparisons:
         self, model_id: str, baseline: str, candidate: str, question: Question, rows: Sequence[Json] | None,
         fail_if: Sequence[str],
     ) -> Job:  # fmt: skip
-        """A job that compares two versions on rows, or on the reference records of the baseline.
+        """Start a job that compares two versions on `rows`, or on the reference records of the baseline.
 
         Raises
         ------
@@ -62,7 +62,7 @@ class Comparisons:
     def payload(
         self, before: RegisteredModel, after: RegisteredModel, question: Question, records: bool, fail_if: Sequence[str]
     ) -> Json:
-        """What the rows of a comparison have in common. Raises `SchemaDiffers`."""
+        """The payload that all rows of a comparison share. Raises `SchemaDiffers`."""
         if not before.space.same_columns(after.space):
             differ = schema_faults(before.space, after.space) or ["the order of the features"]
             faults = [Fault("/candidate", f"differs in {name}") for name in differ]
@@ -85,7 +85,7 @@ class Comparisons:
 
 
 def asked_payload(settings: Settings, ref: ModelRef, question: Question) -> Json:
-    """What the rows of a job have in common that asks a version about people and promises nothing."""
+    """The payload that all rows share of a job that asks a version about people and stores no answers."""
     months = settings.valid_days / DAYS_PER_MONTH
     payload = job_payload(ref, replace(question, valid_months=months), {}, asking_id())
     del payload["frame"]
@@ -101,5 +101,5 @@ async def noted(ledger: Recorder, kind: Kind, job_id: str, model: Json, result: 
 
 
 def reference_rows(model: RegisteredModel) -> Iterable[Json]:
-    """The reference records of a model as rows of a comparison, by position."""
+    """Rows of a job that name the reference records of a model by position."""
     return ({"reference_row": i, "reference": None} for i in range(model.registration.records))

@@ -28,7 +28,7 @@ _HOW = {"<": operator.lt, ">": operator.gt}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The value of a measure."""
+    """The value of a measure of a comparison, and its interval."""
 
     value: float | None
     """None where there is nothing to measure."""
@@ -57,7 +57,7 @@ class Judged(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A comparison fails if the measure is beyond the limit."""
+    """A condition of `fail_if`: the candidate fails if the measure is beyond the limit."""
 
     text: str
     measure: str
@@ -66,7 +66,7 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str, pointer: str = "") -> Self:
-        """From ``broken>5%`` or ``beyond-retraining < 0.05``. Raises `InvalidRequest` with a fault at `pointer`."""
+        """The condition in a text such as ``broken>5%``. Raises `InvalidRequest` with a fault at `pointer`."""
         found = _FORM.fullmatch(text)
         measure = "" if found is None else found[1].replace("-", "_")
         if found is None or measure not in MEASURES:
@@ -77,7 +77,7 @@ class Condition:
         return cls(text=text.strip(), measure=measure, fails="<" if found[2] == "<" else ">", limit=limit)
 
     def judged(self, measures: Mapping[str, Measured]) -> Judged:
-        """Whether the measured value passes; what cannot be measured does not."""
+        """The condition with the measured value, and whether it holds; without a value it does not hold."""
         found = measures[self.measure]
         value, interval = found.value, found.interval
         return Judged(
@@ -92,7 +92,7 @@ class Condition:
 
 
 def sentence(judged: Judged) -> str:
-    """What a person reads of a condition, with value, distance to the limit and interval."""
+    """A sentence about a judged condition: whether it holds, value, distance to the limit and interval."""
     if judged.value is None:
         return f"FAIL  {judged.text}: there is nothing to measure {judged.measure} on."
     word = "ok  " if judged.holds else "FAIL"

@@ -27,7 +27,10 @@ Burdens = Mapping[str, Float[np.ndarray, "n"]]
 
 
 def suppressed(labels: Sequence[str], least: int = LEAST) -> list[str]:
-    """Groups that are too small to be shown, and the next smallest where a single one could be had by subtraction."""
+    """Groups of fewer than `least` people; if there is just one, also the next smallest group.
+
+    Otherwise the figures of the one small group would follow from the others by subtraction.
+    """
     sizes = sorted(Counter(labels).items(), key=lambda one: (one[1], one[0]))
     small = [name for name, size in sizes if size < least]
     if len(small) == 1 and len(sizes) > 1:
@@ -36,14 +39,14 @@ def suppressed(labels: Sequence[str], least: int = LEAST) -> list[str]:
 
 
 def strata_of(scores: Float[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-    """Tenths of the model's score."""
+    """The stratum of each score: its tenth of all scores, counted from 0 for the lowest."""
     return np.digitize(scores, np.quantile(scores, np.linspace(0.0, 1.0, BINS + 1)[1:-1]))
 
 
 def superiority(mine: Float[np.ndarray, "n"], others: Float[np.ndarray, "m"]) -> tuple[float, Interval]:
-    """The chance that a member has it harder than somebody else, ties counted half, with a 95 % interval.
+    """The chance that a burden of `mine` exceeds one of `others`, ties counted half, with a 95 % interval.
 
-    On the logit scale with the variance of Brunner and Munzel (2000); burdens may be infinite.
+    The interval is made on the logit scale with the variance of Brunner and Munzel (2000); burdens may be infinite.
     """
     n, m = len(mine), len(others)
     ranks = _mid_ranks(np.concatenate([mine, others]))
@@ -98,7 +101,7 @@ def rank_tests(
     Parameters
     ----------
     shown : the groups that are compared, each with all other people
-    strata : within which people count as alike; all of them when absent
+    strata : stratum of each person, within which groups are permuted; a single one when absent
     """
     where = np.zeros(len(labels), dtype=int) if strata is None else strata
     levels = np.unique(where)
@@ -125,7 +128,7 @@ def rank_tests(
 
 
 def median(burden: Float[np.ndarray, "n"]) -> tuple[float | None, tuple[float | None, float | None]]:
-    """The median with its 95 % interval by order statistics; None where half of the people have no way."""
+    """The median burden with its 95 % interval by order statistics; None where half of the people have no way."""
     n = len(burden)
     low, high = np.searchsorted(bdtr(np.arange(n + 1), n, 0.5), [0.025, 0.975]).tolist()
     ordered = np.sort(burden)

@@ -51,7 +51,7 @@ PATIENT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preclusion:
-    """What is known of a person for whom a search found nothing."""
+    """What is known of a person for whom a search found nothing: a proof, an accepted record, or a bound."""
 
     proof: Literal["enumerated", "optimised"] | None = None
     """How it is proven that no legal record is accepted; None where it is not."""
@@ -67,10 +67,10 @@ def preclusion(
     black_box: BlackBox, reference: Reference, actions: ActionSet, *, seed: int = 0, deadline: float = math.inf,
     limit_s: float | None = None,
 ) -> Preclusion:  # fmt: skip
-    """A proof that the black box refuses every legal record, a record that it accepts, or a bound.
+    """A proof that the black box refuses every legal record, a legal record that it accepts, or a bound on their share.
 
-    Remote models are not asked: nothing is known of them. `deadline` is a `time.monotonic()`; a program ends after
-    `limit_s`, or `LIMIT_S`.
+    A remote model is not asked, so nothing is known. `deadline` is a value of `time.monotonic()`; an optimisation ends
+    after `limit_s` seconds, by default `LIMIT_S`.
     """
     within_s = LIMIT_S if limit_s is None else limit_s
     if black_box.remote is not None:
@@ -279,7 +279,7 @@ def _reach(actions: ActionSet) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray
 
 
 def random_rows(actions: ActionSet, seed: int) -> Float[np.ndarray, "n p"]:
-    """Random legal records: each feature uniform over its range, or over what it can have."""
+    """Random legal raw records: features are uniform where bounded, else normal around the own value of the person."""
     rng, rows_raw = np.random.default_rng(seed), np.tile(actions.factual_raw, (SAMPLES, 1))
     for j, feature in enumerate(actions.space.features):
         low, high = float(actions.lower_raw[j]), float(actions.upper_raw[j])

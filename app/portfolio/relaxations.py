@@ -34,7 +34,7 @@ class InTheWay:
 
 
 def in_the_way(actions: ActionSet, reachable: Reachable) -> list[InTheWay]:
-    """The limits of a person without recourse of which one alone, given up or widened, opens a way. Rules are kept."""
+    """The limits that, each given up or widened alone, open a way for a person without recourse; rules are kept."""
     found = []
     if not math.isinf(actions.clock.months) and reachable(actions.without_horizon()):
         asked = actions.timing.horizon_months is not None

@@ -48,7 +48,7 @@ REMOTE = (
 
 
 def reduced(ref: ModelRef, payload: Json, texts: Iterable[str]) -> Json:
-    """The `ReportAnswer` of the lines of all parts, as plain data; the same bytes for the same lines."""
+    """The `ReportAnswer` as plain data, from the JSON texts of all lines; equal lines give equal bytes."""
     asked = payload["groups"]["by"]
     people = _People(labels={one.get("column") or one["feature"]: [] for one in asked})
     for text in texts:

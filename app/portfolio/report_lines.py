@@ -72,7 +72,7 @@ class ReportLine(AnswerPart):
 
 
 def lines(ref: ModelRef, payload: Json) -> list[ReportLine | RecourseError]:
-    """What the version says about each row of the payload of a report, or why it says nothing."""
+    """A line for each row of a report's payload with what the version answers, or the error of the row."""
     model, common = tasks.load(ref), Question.from_json(payload["question"])
     result: dict[int, ReportLine | RecourseError] = {}
     rows_raw: dict[int, Row] = {}
@@ -232,6 +232,6 @@ def _label(feature: Feature, value: float, edges: Sequence[float]) -> str | None
 
 
 def bands(edges: Sequence[float]) -> list[str]:
-    """Names of the groups that edges make of a number, upwards; none without edges."""
+    """Names of the groups into which `edges` divide numbers, in ascending order; empty without edges."""
     between = [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
     return [f"below {edges[0]:g}", *between, f"{edges[-1]:g} and above"] if edges else []

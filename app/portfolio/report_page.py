@@ -24,7 +24,7 @@ caption{text-align:left}th,td{text-align:left;padding:.2rem .5rem;border-bottom:
 
 
 def page(found: Json) -> str:
-    """The whole file; `found` is a `ReportAnswer` as plain data."""
+    """The HTML page of a report; `found` is a `ReportAnswer` as plain data."""
     model = f"{found['model']['id']}@{found['model']['version']}"
     title = f"Recourse of the applicants whom {model} refuses"
     parts = [
@@ -40,7 +40,7 @@ def page(found: Json) -> str:
 
 
 def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:
-    """Horizontal bars: label, length and the text beside each; as SVG."""
+    """An SVG of horizontal bars; a row is the label, the length and the text beside the bar."""
     longest = max((value for _, value, _ in rows), default=0.0) or 1.0
     drawn = []
     for k, (label, value, note) in enumerate(rows):
@@ -54,7 +54,10 @@ def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:
 
 
 def points(title: str, rows: Sequence[tuple[str, float, float, float, bool]]) -> str:
-    """Values with intervals between 0 and 1, a line at one half: label, low, value, high and whether it is marked."""
+    """An SVG of values between 0 and 1 with their intervals, and a line at one half.
+
+    A row is the label, the lower end, the value, the upper end, and whether the value is marked.
+    """
 
     def at(value: float) -> str:
         return f"{LABEL + (WIDTH - LABEL - 20) * value:.1f}"

@@ -120,19 +120,19 @@ class ReportRequest(Strict):
     """Which few ways help most."""
 
     def question(self) -> Question:
-        """What each applicant is asked, without the record."""
+        """The question about each applicant, without the record."""
         return by_method(self)
 
     def rows(self) -> list[Json] | None:
-        """The records of the request as rows of a job; None for those of the reference."""
+        """The records of the request as rows of a job; None for another source."""
         return [_to_row(one) for one in self.source.records] if isinstance(self.source, GroupedSource) else None
 
     def period(self) -> tuple[datetime | None, datetime | None] | None:
-        """From when until when of the ledger; None for another source."""
+        """Start and end of the period of a ledger source, each None where open; None for another source."""
         return (self.source.since, self.source.until) if isinstance(self.source, LedgerSource) else None
 
     def figures(self) -> Json:
-        """Which figures are asked for, as plain data."""
+        """The parts, groups and ways that the request asks for, as plain data."""
         return {"parts": list(self.parts), **self.model_dump(include={"groups", "ways"})}
 
 

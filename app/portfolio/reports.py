@@ -27,7 +27,7 @@ Period = tuple[datetime | None, datetime | None]
 
 
 class Reports:
-    """Who has recourse, what it takes, and what stands in the way."""
+    """Jobs that report which refused people have recourse, what it takes, and what stands in the way."""
 
     def __init__(self, settings: Settings, models: Models, jobs: Jobs, ledger: Recorder) -> None:
         self._settings = settings
@@ -39,7 +39,7 @@ class Reports:
         self, model: str, question: Question, rows: Sequence[Json] | None, period: Period | None,
         figures: Json,
     ) -> Job:  # fmt: skip
-        """A job that reports on rows, on who asked in a period, or on the reference records of a version.
+        """Start a job that reports on `rows`, on people who asked in a period, or on a version's reference records.
 
         Raises
         ------
@@ -58,7 +58,7 @@ class Reports:
         return await self._jobs.submit_batch(REPORT, payload, people, closed=True)
 
     def payload(self, model: RegisteredModel, question: Question, source: Json, figures: Json) -> Json:
-        """What the rows of a report have in common. Raises `InvalidRequest` for a group that is none."""
+        """The payload that all rows of a report share. Raises `InvalidRequest` for an unknown feature to group by."""
         known = [feature.name for feature in model.space.schema]
         faults = []
         for i, one in enumerate(figures["groups"]["by"]):
@@ -95,7 +95,7 @@ class Reports:
         return rows, {"kind": "ledger", "erased": erased, "repeated": repeated}
 
     async def newest(self, model_id: str, limit: int, before: str | None) -> list[Job]:
-        """The reports of a model, newest first, from before an id. Raises `UnknownModel`, `NotReady`."""
+        """At most `limit` reports of a model older than `before`, newest first. Raises `UnknownModel`, `NotReady`."""
         self._models.require_known(model_id)
         return await self._jobs.newest(limit, kind=REPORT, model=model_id, before=before)
 

@@ -60,11 +60,11 @@ class ComparisonRequest(Strict):
     """Conditions such as `broken > 5%` or `beyond-retraining < 0.05`; the result says which the candidate passes."""
 
     def question(self) -> Question:
-        """What each applicant is asked, without the record."""
+        """The question about each applicant, without the record."""
         return by_method(self)
 
     def rows(self) -> list[Json] | None:
-        """The records of the request as rows of a job; None for those of the baseline's reference."""
+        """The records of the request as rows of a job; None for the baseline's reference records."""
         return [to_row(one) for one in self.source.records] if isinstance(self.source, RecordsSource) else None
 
 

@@ -29,7 +29,7 @@ class Share:
 
 
 def wilson(hits: int, trials: int) -> Share | None:
-    """The share with the interval of Wilson (1927); None without trials."""
+    """The share of hits with the 95 % interval of Wilson (1927); None without trials."""
     if not trials:
         return None
     share, z2 = hits / trials, float(ndtri(0.5 * (1.0 + CONFIDENCE))) ** 2
@@ -44,24 +44,24 @@ def exact(hits: int, trials: int) -> Share | None:
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """Two-sided exact p that as many gain as lose, from those who do either; 1 where nobody does."""
+    """Exact two-sided p value of McNemar's test that people gain as often as they lose; 1 where nobody does either."""
     return min(1.0, 2.0 * float(bdtr(min(gained, lost), gained + lost, 0.5)))
 
 
 def beyond_retraining(broken: int, retrainings: Int[np.ndarray, "k"]) -> float | None:
-    """P that a mere retraining breaks at least as many promises; None without retrainings.
+    """P value that a mere retraining breaks as many promises as the candidate or more; None without retrainings.
 
     Parameters
     ----------
-    broken : promises that the candidate breaks
-    retrainings : promises that each retraining of the baseline breaks
+    broken : number of promises that the candidate breaks
+    retrainings : number of promises that each retraining of the baseline breaks
     """
     return (1 + int((retrainings >= broken).sum())) / (1 + len(retrainings)) if len(retrainings) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedCosts:
-    """Costs of the same people before and after."""
+    """Changes of the costs of the same people from the baseline to the candidate."""
 
     median_change: float
     """Median of the differences, cost units."""
@@ -74,7 +74,7 @@ class PairedCosts:
 
 
 def paired_costs(before: Float[np.ndarray, "n"], after: Float[np.ndarray, "n"], seed: int) -> PairedCosts | None:
-    """Medians with 95 % percentile intervals of a bootstrap of people; None without people."""
+    """Medians of change and ratio, with 95 % percentile intervals of a bootstrap of people; None without people."""
     if not len(before):
         return None
     change, n = after - before, len(before)
@@ -97,11 +97,11 @@ def paired_costs(before: Float[np.ndarray, "n"], after: Float[np.ndarray, "n"], 
 
 
 def most_accepted(records: int) -> float:
-    """95 % upper bound on the share of records that are accepted, where none of so many random ones was; 1 of none."""
+    """95 % upper bound on the share of accepted records, where none of `records` random ones is accepted; 1 for 0."""
     return 1.0 - (1.0 - CONFIDENCE) ** (1.0 / records) if records else 1.0
 
 
 def inside(limit: float, interval: Interval) -> bool:
-    """Whether an interval leaves it open on which side of a limit the true value is."""
+    """Whether a finite limit is inside an interval, so that the true value may be on either side."""
     low, high = interval
     return low <= limit <= high and math.isfinite(limit)

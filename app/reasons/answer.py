@@ -117,12 +117,12 @@ class ReasonsAnswer(Reasons):
 
 
 def reasons_of(asked: RecourseProblem, question: ReasonsQuestion, _plan_s: float) -> Explanation:
-    """The core's result."""
+    """The core's explanation of a refusal."""
     return explain(asked, question.reasons)
 
 
 def reasons_answer(frame: Frame, action_set: ActionSet, found: Explanation) -> ReasonsAnswer:
-    """The answer to a question for reasons alone."""
+    """The answer to a question that asks for reasons alone, made of the core's explanation."""
     part = reasons_part(action_set, found)
     return ReasonsAnswer(
         **{f.name: getattr(part, f.name) for f in fields(Reasons)},
@@ -212,7 +212,7 @@ class Explained:
 
 
 def reasons_first(asked: RecourseProblem, params: ReasonsParams | None) -> tuple[RecourseProblem, Explanation | None]:
-    """The reasons, and the question of recourse with the budget that they leave of a remote model."""
+    """The problem with the budget of model calls that the reasons leave, and the reasons; None without `params`."""
     if params is None:
         return asked, None
     now = time.monotonic()
@@ -222,7 +222,7 @@ def reasons_first(asked: RecourseProblem, params: ReasonsParams | None) -> tuple
 
 
 def together(recourse: RecourseResult, reasons: Explanation | None) -> Explained:
-    """Both, with the calls of both."""
+    """Recourse and reasons as one result, whose diagnostics add up the model calls of both."""
     diagnostics = recourse.diagnostics
     if reasons is not None:
         diagnostics = diagnostics.plus(reasons.diagnostics.model_calls, reasons.diagnostics.model_rows)
