@@ -121,7 +121,7 @@ _READERS: dict[type[Any], tuple[TypeAdapter[Any], set[str]]] = {}
 
 
 def derive(record: type[Any], **more: Any) -> type[Strict]:
-    """A request schema with `more` fields and then the fields, limits, defaults and sentences of a frozen record."""
+    """A request schema with the fields, limits, defaults and sentences of a frozen record, after those in `more`."""
     return create_model(record.__name__, __base__=_Derived, __doc__=record.__doc__, **(more | _definitions(record)))
 
 

@@ -185,7 +185,7 @@ class LinearStack:
     """Packs linear models as one matrix of weights and a vector of intercepts."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """Contract in `Stack`; None for linear probability models, whose output is no logit."""
+        """The files of a stack of these models; None where the output is no logit. Contract in `Stack`."""
         read = [read_weights(kind.manifest, content, kind.space) for content in members]
         if kind.manifest.output is Output.PROBABILITY and any(file.link != "logit" for _, _, file in read):
             return None
@@ -193,7 +193,7 @@ class LinearStack:
         return {"linear.npz": _npz(weights=weights, intercepts=np.array([c for _, c, _ in read]))}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
-        """Contract in `Stack`."""
+        """The function that scores records by all models of a stack. Contract in `Stack`."""
         arrays = _arrays(files["linear.npz"])
         weights, intercepts, offset = arrays["weights"].T.copy(), arrays["intercepts"], kind.offset
         return lambda X: scores_of(X @ weights + intercepts, offset)
@@ -203,7 +203,7 @@ class NetworkStack:
     """Packs networks as layers whose leading axis runs over the networks."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """Contract in `Stack`."""
+        """The files of a stack of these models. Contract in `Stack`."""
         networks = [read_network(kind.manifest, content, kind.space) for content in members]
         count = len(networks[0].layers)
         arrays = {}
@@ -213,7 +213,7 @@ class NetworkStack:
         return {"network.npz": _npz(**arrays)}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
-        """Contract in `Stack`."""
+        """The function that scores records by all models of a stack. Contract in `Stack`."""
         arrays = _arrays(files["network.npz"])
         architecture = kind.manifest.file.architecture
         assert architecture is not None
@@ -268,7 +268,7 @@ class XgboostStack:
     """Packs XGBoost models as one ensemble with a class for each."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """Contract in `Stack`."""
+        """The files of a stack of these models. Contract in `Stack`."""
         from app.registry.adapters.xgboost_model import merged, read_trees
 
         read = [read_trees(content, kind.manifest, kind.space) for content in members]
@@ -281,7 +281,7 @@ class XgboostStack:
         return {"trees.ubj": content, "base.npz": _npz(base=base, **taken.arrays()), **walked}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
-        """Contract in `Stack`."""
+        """The function that scores records by all models of a stack. Contract in `Stack`."""
         with library("xgboost"):
             import xgboost
         booster = xgboost.Booster({"nthread": 1})
@@ -307,7 +307,7 @@ class LightgbmStack:
     """Packs LightGBM models as one ensemble with a class for each."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """Contract in `Stack`."""
+        """The files of a stack of these models. Contract in `Stack`."""
         from app.registry.adapters.lightgbm_model import merged, read_trees
 
         read = [read_trees(content, kind.manifest, kind.space) for content in members]
@@ -319,7 +319,7 @@ class LightgbmStack:
         return {"trees.txt": text, "slopes.npz": _npz(slopes=slopes, **taken.arrays())}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
-        """Contract in `Stack`."""
+        """The function that scores records by all models of a stack. Contract in `Stack`."""
         with library("lightgbm"):
             import lightgbm
         booster = lightgbm.Booster(model_str=files["trees.txt"].decode())
@@ -343,12 +343,12 @@ class Apart:
     """Keeps each member in a file of its own and asks one after the other."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """Contract in `Stack`."""
+        """The files of a stack of these models. Contract in `Stack`."""
         suffix = PurePosixPath(kind.manifest.file.path).suffix
         return {f"{i:04d}{suffix}": content for i, content in enumerate(members)}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:
-        """Contract in `Stack`."""
+        """The function that scores records by all models of a stack. Contract in `Stack`."""
         members = [kind.member(directory, name, files[name]) for name in sorted(files)]
         return _answering(lambda rows: np.column_stack([_scores(member, rows) for member in members]), len(members))
 

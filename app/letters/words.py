@@ -43,7 +43,7 @@ class Spoken:
 
         Parameters
         ----------
-        said : whether a text stands in the letter
+        said : tells of a text whether it stands in the letter; only texts that do are looked at
         """
         pairs, found = list(stated), dict[str, list[str]]()
 

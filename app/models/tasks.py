@@ -87,7 +87,7 @@ def needs(store: Store) -> list[Need]:
 
 
 def need_of(ref: ModelRef) -> Need:
-    """A model that a child process must load before it begins a call."""
+    """The `Need` that makes a child process load a model before it begins a call."""
     return Need(ref.name, ready, (ref,))
 
 

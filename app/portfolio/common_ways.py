@@ -45,7 +45,7 @@ Reached: TypeAlias = tuple[Int[np.ndarray, "r"], Float[np.ndarray, "r p"]]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Move:
-    """The change that a rule makes to one feature."""
+    """The change that a common way makes to one feature."""
 
     feature: int
     kind: Literal["level", "to", "by", "times"]

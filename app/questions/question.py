@@ -82,7 +82,7 @@ def reader(question: type[Any]) -> TypeAdapter[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question(Case):
-    """The question what the applicant could change, as one method finds it."""
+    """Asks one method what the applicant could change."""
 
     method: str
     params: Annotated[MethodParams, PlainValidator(_params), SerializeAsAny()]

@@ -212,7 +212,7 @@ class _Search:
 
     @property
     def why_none(self) -> NoOffer:
-        """Why there is none, where the model was asked about all that were to be asked."""
+        """Why there is no offer, once the model was asked about every combination that the search asks about."""
         if not self.asked:
             return NoOffer.NONE_LEGAL
         if self._any:

@@ -96,7 +96,10 @@ class ActionSet:
 
     @property
     def is_coupled(self) -> bool:
-        """Whether rules, time that changes share, skipped levels or a cap after changes made limit the set as well."""
+        """Whether more limits the set than a range for each feature and a cap on changes.
+
+        That is rules, time that changes share, levels left out, or a cap that counts changes already made.
+        """
         counts_begun = bool(self.begun) and self.max_changes is not None
         return bool(self.rules) or self.clock.is_shared or self.has_holes or counts_begun
 

@@ -63,7 +63,7 @@ def changes(
 ) -> tuple[FeatureChange, ...]:
     """The changes that lead from one raw row to another, in the order of the schema.
 
-    Changes that time makes by itself, which are no advice, come last; those of protected features are left out.
+    Changes that time makes by itself are no advice: they come last, and are left out for protected features.
     """
     months, total = clock.each(row_raw[None])[0], float(clock.total(row_raw[None])[0])
     by_time = clock.passive & ~clock.against(row_raw[None])[0]

@@ -132,7 +132,8 @@ class Corrector:
 
         Parameters
         ----------
-        extra_margins : (k,), >= 0; by how much `requirement` goes beyond its margin, for models that refuse the first
+        extra_margins : (k,), >= 0; added to the margin of `requirement`, one correction for each: larger ones are for
+            models that refuse the record of the smallest
         """
         if self.params.kind == "requirement":
             rows = [self.requirement(row_raw, self.params.margin + extra) for extra in extra_margins.tolist()]
@@ -327,8 +328,8 @@ def keep_better(
     """Whether to make each proposed change, so that the joint lower bound rises by `gain` at least, and the new bounds.
 
     All changes are made if possible; else those that help their own member least are dropped, one after another. A
-    change that makes two members equal is dropped. Where the bound before is not tight, none of the bounds that the
-    plan can have had may be above the new one.
+    change that makes two members equal is dropped. Where the old bound is not tight, the new one has to exceed the
+    highest value that the old one can have.
 
     Parameters
     ----------

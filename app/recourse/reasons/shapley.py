@@ -41,7 +41,7 @@ LEAST_RECORDS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contributions:
-    """The contribution of each feature to a score; their sum is its difference from the mean score of others."""
+    """The contribution of each feature to a score; their sum is the score less the mean of the compared records."""
 
     values: Float[np.ndarray, "p"]
     """Contributions, in units of the score."""

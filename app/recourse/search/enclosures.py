@@ -169,7 +169,7 @@ class Quotients:
         return self.known[name]
 
     def level(self, name: str, numbers: tuple[float, ...]) -> Quotient:
-        """The quotient of a category's level, given the number of each of its levels."""
+        """The quotient for the category `name`, whose levels stand for `numbers`, in order."""
         return self.of_level(name, numbers)
 
     def lesser(self, one: Quotient, other: Quotient) -> Quotient:

@@ -103,9 +103,9 @@ class TradeOff:
     # --- the cost weight ---------------------------------------------------------------------------------------------
 
     def weight_for(self, score: float) -> float | None:
-        """The largest cost weight whose optimum, with numbers between legal values allowed, has this worst score.
+        """The largest cost weight at which the relaxed optimum's worst score is still `score` or more.
 
-        The optimum is then the cheapest action with this worst score. None where no cost weight has such an optimum.
+        Numbers may lie between legal values in it. None where no cost weight reaches `score`.
         """
         slope = self.responses.share / (1.0 + math.exp(score))
         root = self.responses.root(LEAST_WEIGHT)

@@ -120,7 +120,7 @@ def _fits(
 
 
 def nominal(sample: BoundarySample) -> LinearModel:
-    """The nominal minimax machine of a boundary sample; columns that the person cannot change have weight 0."""
+    """The linear surrogate of a boundary sample by a minimax machine, not robust; fixed columns have weight 0."""
     return fit_sample(sample, "none", radius_favourable=0.0, radius_unfavourable=0.0).model
 
 

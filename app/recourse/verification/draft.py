@@ -134,7 +134,7 @@ class Draft:
                 self.nearest = self.counterfactual(rows_raw[pick], scores[pick])
 
     def remember_missed(self, miss: float, row_raw: Float[np.ndarray, "p"], score: float) -> None:
-        """Keep as `missed` the accepted record that misses the method's promise least so far."""
+        """Keep an accepted record as `missed` if it misses the method's promise by less than the one kept so far."""
         if self.missed is None or miss < self.missed[0]:
             self.missed = (miss, self.counterfactual(row_raw, score))
 
