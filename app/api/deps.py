@@ -1,6 +1,6 @@
 """Dependencies of routes."""
 
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 from fastapi import Depends, Path, Request
 
@@ -25,20 +25,12 @@ RecourseId = Annotated[
     str, Path(alias="id", openapi_examples={"recourse": {"value": RECOURSE_EXAMPLE.rpartition("/")[2]}})
 ]
 
-ModelId = Annotated[
-    str,
-    Path(
-        alias="id",
-        description="Name of the model, without a version.",
-        openapi_examples={"demo": {"value": "consumer-loan"}},
-    ),
-]
 
-ModelName = Annotated[
-    str,
-    Path(
-        alias="id",
-        description="`id` for the newest active version, or `id@version`.",
-        openapi_examples={"demo": {"value": "consumer-loan"}},
-    ),
-]
+def model_path(description: str) -> Any:
+    """The parameter of a path that names a model, with the demo's as an example."""
+    return Path(alias="id", description=description, openapi_examples={"demo": {"value": "consumer-loan"}})
+
+
+ModelId = Annotated[str, model_path("Name of the model, without a version.")]
+
+ModelName = Annotated[str, model_path("`id` for the newest active version, or `id@version`.")]

@@ -18,7 +18,7 @@ from app.errors import InternalError, JobAbandoned, LaneCrashed, LaneTimeout, Le
 from app.jobs import lines as batch_lines
 from app.jobs.job import Job
 from app.jobs.kinds import JobKind, ready
-from app.jobs.records import Part, Records, split
+from app.jobs.records import Part, Records
 from app.ledger.health import reason, refusal
 from app.observability import log, trace
 from app.pool.child import Need
@@ -223,7 +223,7 @@ class Executor:
         with NamedTemporaryFile("w", encoding="utf-8") as file:
             for number in range(part.number):
                 text = await self._insist(partial(self.records.lines, part.job, number))
-                await asyncio.to_thread(file.writelines, (f"{line}\n" for line in split(text)))
+                await asyncio.to_thread(file.write, text)
             file.flush()
             payload = {**part.payload, "lines": file.name}
             async with self._turn(alone=True):

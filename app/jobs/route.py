@@ -27,6 +27,7 @@ from app.jobs.followers import Stream
 from app.jobs.job import BATCH, JOB_ID, Job, JobStatus
 from app.jobs.kinds import CLOSED, JOB_KINDS
 from app.jobs.lines import REFUSED, line_of, refusal
+from app.jobs.records import split
 from app.jobs.schema import JobAnswer, JobList
 from app.keys.scopes import Scope
 from app.pool.turns import caller
@@ -189,7 +190,7 @@ def _as_asked(job: Job, text: str) -> str:
     """The same lines in the detail of the request, with problem documents for rows that have no answer."""
     if job.detail == "full" and REFUSED not in text:
         return text
-    return "".join(_line(job, line) + "\n" for line in text.removesuffix("\n").split("\n"))
+    return "".join(_line(job, line) + "\n" for line in split(text))
 
 
 def _line(job: Job, line: str) -> str:

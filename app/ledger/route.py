@@ -5,13 +5,13 @@ import io
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path, Query, Request
+from fastapi import APIRouter, Body, Query, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from app import errors
 from app.api import paging
 from app.api.bodies import CSV, NDJSON
-from app.api.deps import RECOURSE_EXAMPLE, RecourseId, ServiceDep
+from app.api.deps import RECOURSE_EXAMPLE, RecourseId, ServiceDep, model_path
 from app.api.error_docs import BODY, JOB, LANE, refusals
 from app.api.examples import AUDIT_EXAMPLES, VERIFY_EXAMPLES
 from app.api.job_responses import ACCEPTED, answer_later, described
@@ -57,12 +57,7 @@ erasing = APIRouter(route_class=guarded(Scope.RECOURSE))
 auditing = APIRouter(route_class=guarded(Scope.AUDIT))
 
 ModelId = Annotated[
-    str,
-    Path(
-        alias="id",
-        description="Name of the model, without a version: an audit covers the promises of all its versions.",
-        openapi_examples={"demo": {"value": "consumer-loan"}},
-    ),
+    str, model_path("Name of the model, without a version: an audit covers the promises of all its versions.")
 ]
 
 AUDITED = ("promises", "unchecked", "still_valid", "broken")
