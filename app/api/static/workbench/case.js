@@ -19,6 +19,8 @@ let opened = { id: "" };
 /** Show a case below the list. @param id of a stored answer */
 export async function openCase(id) {
   const mine = (opened = { id });
+  // What is shown is about to be replaced: nothing begun in it would be seen.
+  $("case").hidden = true;
   try {
     const file = await fetchJson(`recourse/${id}/case`);
     if (opened !== mine) return;
