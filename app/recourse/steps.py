@@ -2,7 +2,8 @@
 
 One model call scores the records in between for all counterfactuals of an answer: after every combination of changes
 where these are few, else after the first changes of one order. Mostly a remote model has been asked before, with the
-proposals. Records that break a rule, or that no derived feature allows, are avoided where another order does.
+proposals. Records that break a rule, or that no derived feature allows, are avoided where another order does; a number
+that a rule makes depend on a level, such as the rent on the housing, comes after it.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.in_between import Made, combined, rows_between
+from app.recourse.actions.rules import Comparison, LogicRule, parts_of
 from app.recourse.counterfactual import Counterfactual, Step
 from app.recourse.models.meter import Meter
 
@@ -55,6 +57,14 @@ class _Order:
         if actions.space.derived is not None:
             legal &= actions.space.derives_legally(rows)
         self.legal = dict(zip(self.rows_raw, legal.tolist(), strict=True))
+        parts = [list(parts_of(rule.condition)) for rule in actions.rules if isinstance(rule, LogicRule)]
+        self.pairs = {
+            (level, number)
+            for rule in parts
+            for compared in rule if isinstance(compared, Comparison) for number in compared.features
+            for tested in rule if not isinstance(tested, Comparison) for level in tested.features
+        }  # fmt: skip
+        """A level, and a number that depends on it."""
 
     def steps(self, scores: Sequence[float], probability_of: Callable[[float], float | None]) -> tuple[Step, ...]:
         """The steps, from the scores of the records in between."""
@@ -66,7 +76,12 @@ class _Order:
         found, made = list[Step](), frozenset[int]()
         while made != self.whole:
             options = [some for some in broken if len(some) == len(made) + 1 and made < some]
-            after = min(options, key=lambda some: (broken[some], -_finite(known.get(some, 0.0)), sorted(some)))
+            left = self.whole - made
+            early = {number for level, number in self.pairs if level in left}
+            after = min(
+                options,
+                key=lambda some: (broken[some], some - made <= early, -_finite(known.get(some, 0.0)), sorted(some)),
+            )
             (feature,) = after - made
             row_raw, score = (
                 (self.one.row_raw, self.one.score) if after == self.whole else (self.rows_raw[after], known[after])

@@ -29,6 +29,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
 from app.recourse.solve import solve
 from app.recourse.steps import with_steps
+from app.registry.rules import RuleParser
 from tests.recourse import oracle
 from tests.recourse.certified import Clock
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, questions, rows
@@ -488,6 +489,22 @@ def test_steps_avoid_records_that_break_a_rule() -> None:
     assert found.steps is not None
     order = [step.feature for step in found.steps]
     assert order.index(0) < order.index(1)
+
+
+def test_a_number_changes_after_the_level_that_a_rule_makes_it_depend_on() -> None:
+    """People move before they pay less rent, however little the move helps by itself; both orders break the rule."""
+    rule = RuleParser(SMALL.features).parse("home = x => debt >= 2")
+    rules = (rule, RuleParser(SMALL.features).parse("home != x => debt = 0"))
+    fact, row_raw = np.array([6.0, 6.0, 0.0, 0.0, 0.0, 0.0]), np.array([0.0, 6.0, 0.0, 1.0, 0.0, 1.0])
+    w = np.zeros(SMALL.d)
+    w[SMALL.spans[0].start] = -5.0
+    problem, _ = ask(SMALL, LinearModel(w, 0.0).score, fact.tolist(), rows_raw=EVERY[:200])
+    actions = action_set(SMALL, fact, rules=rules)
+    one = Counterfactual(row_raw=row_raw, score=1.0, probability=None, cost=1.0, changed=(0, 3, 5))
+    (found,) = with_steps(actions, Meter(problem.black_box), [one])
+    assert found.steps is not None
+    order = [step.feature for step in found.steps]
+    assert order.index(3) < order.index(0)
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------
