@@ -31,15 +31,16 @@ from app.registry.trust import Trust
 
 
 class Load(Protocol):
-    """The function of a model format that makes a black box from an artifact."""
+    """Function of a model format that makes a black box of the model which a manifest describes."""
 
     def __call__(self, manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:
-        """The model in `directory`, safely: no code of the file runs unless `trust.pickle` and its digest is right.
+        """The black box of the model in `directory`, made without running code of the file that is not trusted.
 
-        A remote model is not called yet.
+        Code runs only where `trust.pickle` is true and the file has the digest in the manifest. `space` has the columns
+        that the model takes, in its own scales. A remote model is not called yet.
 
-        Raises `ModelRefused` with every fault, pointers as in `app.registry.manifest`; `ModelUnusable` where a library
-        or a secret is missing, or the host of a remote model is not allowed.
+        Raises `ModelRefused` with every fault, pointers as in `app.registry.manifest`, also where the host of a remote
+        model is not allowed; `ModelUnusable` where a library or a secret is missing.
         """
 
 
@@ -49,7 +50,7 @@ Pin: TypeAlias = Callable[[BlackBox, Float[np.ndarray, "n p"], Float[np.ndarray,
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """The functions of one model format: loading, checking and pinning a model."""
+    """The functions of one model format, which load, check and pin (see `pin`) a model."""
 
     load: Load
     check: Callable[[BlackBox], list[Fault]] | None = None
@@ -71,6 +72,9 @@ ADAPTERS: dict[Format, Adapter] = {
 
 
 def load_black_box(manifest: Manifest, directory: Path, columns: ModelColumns, trust: Trust) -> BlackBox:
-    """The model of the manifest in `directory`, as a black box over the space of distances. Errors as `Load`."""
+    """The black box of the manifest's model in `directory`; it takes encoded points of ``columns.space``.
+
+    Raises `ModelRefused` with every fault of the artifact; `ModelUnusable` where a library or a secret is missing.
+    """
     load = ADAPTERS[manifest.artifact.format].load
     return load(manifest, directory, columns.model, trust).of_columns(columns)

@@ -24,7 +24,7 @@ from app.registry.manifest import Manifest
 
 
 def plain_number(value: Any) -> Any:
-    """The number that a text stands for; a value that is no text, or the text of NaN or infinity, unchanged.
+    """The number that a text states; a value that is not text, or the text of NaN or infinity, is returned unchanged.
 
     Raises `PydanticKnownError` for true and false, and for other texts, such as 1_000 or digits of other scripts.
     """
@@ -47,7 +47,7 @@ FAULTS = 20
 
 
 def read_artifact(manifest: Manifest, directory: Path) -> bytes:
-    """The bytes of the artifact, checked against the digest in the manifest.
+    """The bytes of the manifest's artifact in `directory`, checked against the digest in the manifest.
 
     Raises `ModelRefused` where the directory has no such file, or the file has another digest.
     """
@@ -62,7 +62,11 @@ def read_artifact(manifest: Manifest, directory: Path) -> bytes:
 
 
 def black_box_of(manifest: Manifest, space: FeatureSpace, predict: Predict, **more: Any) -> BlackBox:
-    """The black box around `predict`, whose output is as the manifest says; `more` are other fields of `BlackBox`."""
+    """The black box around `predict`, which gives one output per row; `more` are further fields of `BlackBox`.
+
+    The manifest says what `predict` takes (`input`), and how its outputs become scores (`output`, `threshold`,
+    `points`).
+    """
     return BlackBox(
         space=space, predict=predict, input=manifest.input, output=manifest.output, threshold=manifest.threshold,
         points=manifest.points, **more,
@@ -70,7 +74,7 @@ def black_box_of(manifest: Manifest, space: FeatureSpace, predict: Predict, **mo
 
 
 def refused(detail: str, place: str = "") -> ModelRefused:
-    """The refusal of an artifact, or of a place in it, such as ``/tree/0``."""
+    """The error that refuses an artifact; `place` is a JSON pointer into it, such as ``/tree/0``; empty for all."""
     return ModelRefused(faults=[Fault(f"/artifact{place}", detail)])
 
 
@@ -80,7 +84,7 @@ def digest_fault(found: str) -> Fault:
 
 
 def form_refusal(error: ValidationError) -> ModelRefused:
-    """The refusal of a file whose content does not have the form of its format; it names the first faults."""
+    """The error that refuses a file whose content pydantic found invalid; it has the first `FAULTS` faults."""
     return ModelRefused(
         faults=[
             Fault("/artifact" + "".join(f"/{escape(str(part))}" for part in details["loc"]), sentence_of(details))
@@ -121,7 +125,7 @@ OWN_NAME = re.compile(
 
 
 def unreadable(error: Exception) -> ModelRefused:
-    """The refusal of a file that a library cannot read."""
+    """The error that refuses a file because a library failed to read it."""
     if isinstance(error, ImportError) and error.name:
         return refused(f"cannot be read: it needs the module {error.name}, which is not installed here")
     if isinstance(error, AttributeError) and (own := OWN_NAME.search(str(error))):

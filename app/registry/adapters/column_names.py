@@ -22,13 +22,15 @@ from app.registry.printable import listed
 def chosen_columns(
     names: Sequence[str] | None, count: int, space: FeatureSpace, named: Mapping[str, str | None] | None
 ) -> tuple[Int[np.ndarray, "k"] | None, list[Fault]]:
-    """The index of the encoded column for each column of a model, and faults; None where it takes all in order.
+    """The index of the encoded column that each column of a model is, and faults; None where all are taken in order.
+
+    The index array is None where there are faults, too.
 
     Parameters
     ----------
     names : names of the model's columns, in its order; None where its file has none
     count : number of the model's columns
-    named : `artifact.map` of the manifest
+    named : `artifact.map` of the manifest: by encoded column, the model's own name, or None for one that it lacks
     """
     named = dict(named or {})
     if unknown := [name for name in named if name not in space.columns]:
@@ -85,7 +87,10 @@ def _by_name(
 def notes_on_dropped(
     indices: Int[np.ndarray, "k"] | None, space: FeatureSpace, named: Mapping[str, str | None] | None
 ) -> tuple[str, ...]:
-    """A warning for each encoded category that the model has no column for, unless `artifact.map` mentions it."""
+    """A warning for each encoded column that is not among `indices` and that `artifact.map` (`named`) does not mention.
+
+    No warnings where `indices` is None: the model then takes all encoded columns.
+    """
     if indices is None:
         return ()
     lost = [column for j, column in enumerate(space.columns) if j not in indices and column not in (named or {})]
@@ -95,7 +100,7 @@ def notes_on_dropped(
 
 
 def owners_of(names: Sequence[str], space: FeatureSpace, named: Mapping[str, str | None]) -> list[list[int]]:
-    """For each column name of a model, the indices of the encoded columns that the name may mean."""
+    """For each column name of a model, the indices of the encoded columns that the name may mean; empty for none."""
     own = {plain_name(column): j for j, column in enumerate(space.columns)}
     if all(plain_name(name) in own for name in names) and (not named or len(names) == space.d):
         return [[own[plain_name(name)]] for name in names]
@@ -135,7 +140,7 @@ def _usual_names(j: int, space: FeatureSpace) -> list[str]:
 
 
 def level_texts(level: RawValue) -> list[str]:
-    """The ways in which names of columns write a level, such as `True`, `true` and `1`."""
+    """The texts by which column names may state a level, such as `True`, `true` and `1` for true."""
     if level is None:
         return ["nan", "None", "missing"]
     return ["True", "true", "1"] if level is True else ["False", "false", "0"] if level is False else [str(level)]
@@ -150,7 +155,7 @@ def _is_reference(j: int, lost: Sequence[int], space: FeatureSpace) -> bool:
 
 
 def raw_names(named: Mapping[str, str | None] | None, space: FeatureSpace) -> list[str]:
-    """The model's own name of each feature."""
+    """Each feature's name in the lender's table: the one in `artifact.map` (`named`), else the feature's own."""
     return [(named or {}).get(name) or name for name in space.names]
 
 
@@ -162,7 +167,7 @@ SINGLE_ROUNDING = 1e-6
 
 
 def raw_column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
-    """The function from the raw numbers of a feature to the values in the lender's own table.
+    """The function that converts raw numbers of a feature to the values of its column in the lender's table.
 
     A missing number becomes NaN, and a missing level None. Whole numbers are floats where some may be missing.
     """
@@ -179,14 +184,14 @@ def raw_column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def whole_levels(feature: Feature) -> bool:
-    """Whether the levels of a feature are whole numbers, which a model may take as such."""
+    """Whether all levels of a feature are texts of whole numbers, which a model may take as numbers."""
     return bool(feature.categories) and all(re.fullmatch(r"-?[0-9]{1,15}", level) for level in feature.categories)
 
 
 def code_column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
-    """The function from the raw numbers of a feature to the model's values, with whole-number levels as numbers.
+    """The function that converts raw numbers of a feature to a column in which levels such as "3" are numbers.
 
-    A missing level of that kind is NaN. Other features are as in `raw_column`.
+    A missing level is then NaN. Features whose levels are not all whole numbers are converted by `raw_column`.
     """
     if feature.is_number or not whole_levels(feature):
         return raw_column(feature)
@@ -204,12 +209,12 @@ def as_json(values: np.ndarray) -> list[Any]:
 
 
 def labels_to_output(labels: Sequence[Any], manifest: Manifest) -> Float[np.ndarray, "n"]:
-    """The output of each record: 1 where its label is the favourable one, else 0."""
+    """The output of each record: 1.0 where the label that the model gave is the manifest's favourable one, else 0.0."""
     return np.array([label == manifest.favourable for label in labels], dtype=float)
 
 
 def numbers_to_output(values: np.ndarray, manifest: Manifest, column: int | None) -> Float[np.ndarray, "n"]:
-    """The output of each record for the favourable class, from the numbers that a model gives.
+    """The output for the favourable class, of each record, taken from all numbers that a model gives.
 
     Parameters
     ----------
@@ -238,7 +243,7 @@ def numbers_to_output(values: np.ndarray, manifest: Manifest, column: int | None
 
 
 def rounded(probabilities: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """Probabilities, with those just outside [0, 1] rounded to 0 or 1."""
+    """The probabilities, of which those outside [0, 1] by less than `SINGLE_ROUNDING` become 0 or 1."""
     p = probabilities
     beyond = ((p < 0.0) & (p > -SINGLE_ROUNDING)) | ((p > 1.0) & (p < 1.0 + SINGLE_ROUNDING))
     return np.where(beyond, np.round(p), p)

@@ -7,9 +7,9 @@ import numpy as np
 
 
 def encoded(estimator: Any, names: Sequence[str]) -> Iterator[tuple[str, Any, Sequence[Any]]]:
-    """Each table column that an estimator's first steps take: name, encoder (None for numbers), levels it knows.
+    """For each table column that an estimator's first steps take: name, encoder (None for numbers), levels it knows.
 
-    Where several estimators take the table, a column has the levels of all of them together.
+    Where several estimators inside it take the table, the levels of a column are those that any of them knows.
 
     `names` are the names of the table's columns.
     """
@@ -44,7 +44,7 @@ def _encoded(estimator: Any, names: Sequence[str]) -> Iterator[tuple[str, Any, S
 
 
 def imputed(estimator: Any, names: Sequence[str]) -> dict[str, Any]:
-    """By column, the mark of a missing value (such as NaN) that a step of the estimator replaces."""
+    """By column of the table, the mark of a missing value (such as NaN) that a step of the estimator replaces."""
     return {
         column: step.missing_values
         for step, columns in column_steps(estimator, names)
@@ -54,14 +54,14 @@ def imputed(estimator: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def column_steps(estimator: Any, names: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
-    """The steps of an estimator that take only some columns of the table, each with the names of its columns."""
+    """Each step of an estimator that takes only some columns of the table, and the names of these columns."""
     for one in within(estimator):
         for _, transformer, selected in getattr(first_step(one), "transformers_", ()):
             yield from ((step, selection(selected, names)) for step in steps(transformer))
 
 
 def missing_marks(estimator: Any, names: Sequence[str]) -> dict[str, str | None]:
-    """By column, the mark that the estimator reads as a missing level: None, or a text such as "".
+    """By column of the table, the mark that the estimator reads as a missing level: None, or a text such as "".
 
     Columns whose mark is NaN are left out.
     """
@@ -75,7 +75,10 @@ def missing_marks(estimator: Any, names: Sequence[str]) -> dict[str, str | None]
 
 
 def first_step(estimator: Any) -> Any:
-    """The step that receives the table: the first of a pipeline, or the encoder inside a histogram booster."""
+    """The step that receives the table: the first of a pipeline, or the ColumnTransformer in a histogram booster.
+
+    It is None for an estimator that is None or a text, such as "drop".
+    """
     first = next(steps(estimator), None)
     if hasattr(first, "is_categorical_"):
         held = (part for part in vars(first).values() if type(part).__name__ == "ColumnTransformer")
@@ -86,7 +89,7 @@ def first_step(estimator: Any) -> Any:
 def within(estimator: Any) -> Iterator[Any]:
     """The estimator, and the fitted estimators inside it that take the same table.
 
-    Those are inside calibration, search, thresholds, voting, stacking and one class against the rest.
+    An estimator of calibration, parameter search, threshold tuning, voting, stacking or one-vs-rest has some inside.
     """
     seen: set[int] = set()
     stack = [estimator]
@@ -146,7 +149,7 @@ def steps(estimator: Any) -> Iterator[Any]:
 
 
 def selection(selected: Any, names: Sequence[str]) -> list[str]:
-    """The names of selected columns; the selection is a name, names, indices, a mask or a slice."""
+    """The names of the columns that a ColumnTransformer selects by a name, names, indices, a mask or a slice."""
     if isinstance(selected, str):
         return [selected]
     if isinstance(selected, slice):
@@ -158,7 +161,7 @@ def selection(selected: Any, names: Sequence[str]) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """A class or level as a plain Python value, instead of a numpy one."""
+    """The plain Python value of a class or level that may be a numpy scalar."""
     return value.item() if hasattr(value, "item") else value
 
 
@@ -170,7 +173,7 @@ def is_code(level: Any) -> bool:
 
 
 def columns_of_codes(estimator: Any, names: Sequence[str]) -> set[str]:
-    """Columns whose levels the encoders know as whole numbers."""
+    """The names of the table columns whose levels the encoders know as whole numbers."""
     return {
         column
         for column, encoder, known in encoded(estimator, names)

@@ -29,8 +29,8 @@ SCHEMA = "schema.json"
 class Held:
     """Stands in for a booster while a skops file is read, and keeps the booster's state.
 
-    skops would hand that state to compiled code as it is in the file. So before skops reads the file, every booster in
-    it is given this type, which does nothing with the state. The adapter of the library then reads and checks the
+    Without it, skops would hand the state to compiled code, unchecked. Before skops reads the file, every booster in
+    the file is given this type, which does nothing with the state. The adapter of the library then reads and checks the
     state, and writes a new booster from what it has read.
     """
 
@@ -40,7 +40,7 @@ HELD = f"{Held.__module__}.{Held.__qualname__}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """The names by which estimators of one library hold a booster, and the function that makes one."""
+    """How estimators of one library, such as XGBoost, hold a booster, and the function that makes a booster."""
 
     booster: tuple[str, str]
     """Module and name of its boosters."""
@@ -91,14 +91,14 @@ def _hold(schema: Any) -> int:
 
 
 def types_of_members() -> list[str]:
-    """Types that may be in a skops file besides those of scikit-learn."""
+    """Names of the types that may be in a skops file besides those of scikit-learn: boosters' estimators and `Held`."""
     return [HELD, "collections.OrderedDict", *(name for member in MEMBERS for name in member.estimators)]
 
 
 def with_boosters(parts: Sequence[Any]) -> None:
-    """Replace each `Held` among the parts of a read object by a real booster, made from the state that it keeps.
+    """Replace each `Held` in an estimator of `parts` by a real booster, made from the state that it keeps.
 
-    Raises `ModelRefused` where a state is no sound ensemble, or an estimator of a library has no booster of its own.
+    Raises `ModelRefused` where a state is no sound ensemble, or a `Held` is outside of an estimator.
     """
     known = {name: member for member in MEMBERS for name in member.estimators}
     placed: set[int] = set()
@@ -135,7 +135,7 @@ def _plain(value: Any) -> bool:
 
 
 def parts_of(estimator: Any) -> Iterator[Any]:
-    """The estimator and every object inside it that is not a container."""
+    """The estimator and every object inside it, at any depth, other than dicts, sequences, sets and arrays."""
     seen: set[int] = set()
     stack = [estimator]
     while stack:
@@ -180,7 +180,7 @@ def single_thread(parts: Sequence[Any]) -> None:
 
 
 def memory_faults(parts: Sequence[Any]) -> list[Fault]:
-    """Faults that would make scikit-learn read or write invalid memory."""
+    """At most one fault: the parts would make the compiled code of scikit-learn access invalid memory."""
     from sklearn.svm._base import BaseLibSVM
 
     if any(isinstance(part, BaseLibSVM) for part in parts):

@@ -38,7 +38,10 @@ REFUSES_RECORDS = frozenset({400, 422, 500})
 
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
-    """The black box of a remote model, which is not called yet. Contract in `app.registry.adapters.Load`."""
+    """The black box of a remote model, which is not called yet.
+
+    Raises `ModelRefused` where its host is not allowed; `ModelUnusable` where its secret is not in the environment.
+    """
     endpoint = manifest.artifact
     assert isinstance(endpoint, Endpoint)
     wire = Wire(endpoint.url, _host(endpoint, trust), _headers(endpoint))
@@ -77,7 +80,7 @@ class _Pins:
     black_box: BlackBox
 
     def hold(self, outputs: Float[np.ndarray, "k"]) -> bool:
-        """Whether these outputs have the registered scores."""
+        """Whether the model's outputs for the pinned records have the registered scores, within the tolerances."""
         return bool(scores_match(self.black_box, self.black_box.score_of(outputs), self.scores).all())
 
 
@@ -106,16 +109,19 @@ class RemoteModel:
         return 0 if self.pins is None else len(self.pins.rows)
 
     def price(self, rows: int) -> tuple[int, int]:
-        """Numbers of requests and of records that score `rows` records; pins (repeated reference records) count."""
+        """Numbers of requests and of records that are sent in order to score `rows` records.
+
+        They count the pins: the reference records that every request repeats.
+        """
         requests = -(-rows // (self.endpoint.max_batch - self._pinned))
         return requests, rows + requests * self._pinned
 
     def predict(self, rows: np.ndarray) -> Float[np.ndarray, "n"]:
-        """`predict_by` without a deadline."""
+        """Outputs for the favourable class, without a deadline; raises the other errors of `predict_by`."""
         return self.predict_by(rows, math.inf)
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> Float[np.ndarray, "n"]:
-        """Outputs for the favourable class.
+        """Outputs for the favourable class, asked for in batches; `rows` are encoded or raw, as the model takes them.
 
         Raises `DeadlineExceeded` where `deadline`, a `time.monotonic()`, has passed; `ModelUnavailable` where the
         server is unreachable or unavailable; `ModelOutputInvalid` where its response is not one number per record;
@@ -152,7 +158,10 @@ class RemoteModel:
 
 
 def metadata_faults(black_box: BlackBox) -> list[Fault]:
-    """Faults where the server describes another model than the manifest; empty where it describes nothing."""
+    """Faults where the server describes its model otherwise than the manifest does.
+
+    Empty where the server does not describe its model, or does not respond.
+    """
     model = black_box.remote
     assert isinstance(model, RemoteModel)
     try:
@@ -163,7 +172,7 @@ def metadata_faults(black_box: BlackBox) -> list[Fault]:
 
 
 def description(endpoint: Endpoint, trust: Trust) -> bytes | None:
-    """The server's description of its model, in JSON; None where it gives none, as MLflow's.
+    """The server's description of its model, in JSON; None where it has none, which is always so for MLflow.
 
     Raises `ModelRefused` where the host is not allowed; `ModelUnusable` where its token is not in the environment;
     `ModelUnavailable` where the server cannot be reached, or is too slow.
@@ -196,9 +205,9 @@ def _body(answer: Answer) -> bytes:
 
 
 def pinned(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]) -> BlackBox:
-    """The black box of a remote model with pins: reference records that every request repeats.
+    """The black box of a remote model with pins: reference records whose scores every response must repeat.
 
-    Their scores in the response must be those of the registration.
+    Each request then sends the pins as well. `scores` are those that the model gave to `rows_raw` at registration.
     """
     assert isinstance(black_box.remote, RemoteModel)
     order = scores.argsort(kind="stable")

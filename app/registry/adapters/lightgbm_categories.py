@@ -18,14 +18,14 @@ PANDAS = "pandas_categorical:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bitsets:
-    """Sets of categories as 32-bit words; the words of set k are those from ``starts[k]`` to ``starts[k + 1]``."""
+    """Sets of categories as bitsets of 32-bit words; set k has the words from ``starts[k]`` to ``starts[k + 1]``."""
 
     starts: np.ndarray
     words: np.ndarray
 
 
 def pandas_categories(lines: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
-    """The categories that a LightGBM file lists for the categorical columns of its DataFrame, in column order.
+    """The categories of each categorical column of the training DataFrame, in column order, in a LightGBM file.
 
     Empty where the file lists none.
     """
@@ -47,9 +47,10 @@ def pandas_categories(lines: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
 def named_categories(
     categories: Sequence[Sequence[Any]], space: FeatureSpace
 ) -> tuple[dict[int, list[str]], list[Fault]]:
-    """The texts of categories, by feature index; a fault if the manifest has another number of such features.
+    """By index of a feature, the texts of its categories; a fault where no features of the manifest fit them.
 
-    The file lists categories in the order of the columns, but does not say of which columns.
+    The file lists categories in the order of the columns, but does not say which columns they are: the features that
+    have as many columns, and most categories in common, are chosen.
     """
     texts = [[code_text(value) for value in part] for part in categories]
     kinds: tuple[tuple[FeatureType, ...], ...] = (

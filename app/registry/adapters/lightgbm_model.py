@@ -83,7 +83,13 @@ class _File:
 
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
-    """The black box of a LightGBM model, with boxes as `with_boxes` adds. Contract in `app.registry.adapters.Load`."""
+    """The black box of a LightGBM model.
+
+    Over encoded points it has the leaves of its trees, unless the trees read a number as missing or have too many
+    leaves.
+
+    Raises `ModelRefused` where the file is no sound ensemble for the manifest; `ModelUnusable` without LightGBM.
+    """
     file, slope, taken = read_trees(read_artifact(manifest, directory), manifest, space)
     taken.warn()
     booster = _booster(_text(file, slope, taken.count))
@@ -121,10 +127,10 @@ def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple
 
 
 def merged(models: Sequence[_File], columns: int) -> bytes:
-    """Several ensembles as one, in LightGBM's text format: its raw score has a column for each of them.
+    """The text of one LightGBM model whose raw scores (n, k) are those of the k ensembles, a column for each.
 
-    LightGBM adds up every k-th tree of a model of k classes; here, each ensemble is one class. Ensembles with fewer
-    trees are filled up with trees of a single leaf, 0.
+    It is a model of k classes, of which LightGBM adds up every k-th tree. Ensembles with fewer trees are filled up with
+    trees of a single leaf, 0. `columns` is the number of input columns.
     """
     end = np.array([-1])
     leaf = Tree(feature=end, number=np.zeros(1), left=end, right=end)

@@ -36,7 +36,7 @@ from app.registry.trust import Trust
 
 
 class LinearFile(BaseModel):
-    """The content of the file."""
+    """The content of a linear model's file, as the module describes it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -47,7 +47,10 @@ class LinearFile(BaseModel):
 
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
-    """The black box of a linear model; offers gradients. Contract in `app.registry.adapters.Load`."""
+    """The black box of a linear model, with gradients.
+
+    Raises `ModelRefused` where the file is no linear model, or has weights for other columns.
+    """
     weights, intercept, file = read_weights(manifest, read_artifact(manifest, directory), space)
     slope = 1.0 if manifest.points is None else manifest.points.slope
     predict, gradient = _functions(weights, intercept, manifest.output, file.link, slope)
@@ -58,7 +61,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 def read_weights(
     manifest: Manifest, content: bytes, space: FeatureSpace
 ) -> tuple[Float[np.ndarray, "d"], float, LinearFile]:
-    """Weights (d,) and intercept for encoded points and the favourable class, and the content of the file.
+    """Weights (d,) and intercept of the favourable class, for encoded points; and the content of the file.
 
     Raises `ModelRefused` where the bytes are no linear model, or have weights for other columns.
     """
@@ -74,7 +77,7 @@ def read_weights(
 
 
 def parse_file(content: bytes) -> LinearFile:
-    """The content of the file in these bytes. Raises `ModelRefused`."""
+    """The content of a linear model's file. Raises `ModelRefused` where the bytes do not have its form."""
     refuse_repeated_keys(content)
     try:
         return LinearFile.model_validate_json(content)

@@ -66,7 +66,11 @@ LABELS = ("tensor(int64)", "tensor(string)", "tensor(bool)")
 
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
-    """The black box of an ONNX graph. Contract in `app.registry.adapters.Load`."""
+    """The black box of an ONNX graph, run by ONNX Runtime.
+
+    Raises `ModelRefused` where the graph has forbidden parts or does not fit the manifest; `ModelUnusable` without
+    ONNX.
+    """
     inspected, classes = _inspected(read_artifact(manifest, directory))
     session = _session(inspected)
     faults = _input_faults(session, manifest, space)

@@ -11,9 +11,9 @@ PACKAGES = {"sklearn": "scikit-learn", "google": "protobuf"}
 
 @contextmanager
 def library(extra: str) -> Iterator[None]:
-    """Turns a failed import inside into an error that names what to install; `extra` is the model format.
+    """Turns a failed import in its body into `ModelUnusable`, which names what to install; `extra` is the model format.
 
-    Raises `ModelUnusable` where a library, or a system library that it needs, is missing, or there is no memory for it.
+    `ModelUnusable` is raised where a library, or a system library that it needs, is missing, or memory is short.
     """
     try:
         yield

@@ -25,7 +25,7 @@ from app.registry.printable import listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect(ABC):
-    """Writes requests to, and reads responses of, one remote model, in its protocol."""
+    """Writes requests to one remote model, and reads its responses, in the protocol of its server."""
 
     manifest: Manifest
     endpoint: Endpoint
@@ -33,14 +33,14 @@ class Dialect(ABC):
 
     @abstractmethod
     def request(self, rows: np.ndarray) -> bytes:
-        """The request body for some rows of the model's input."""
+        """The body of a request for the outputs of some rows, encoded or raw as the model takes them."""
 
     @abstractmethod
     def outputs(self, body: bytes, count: int) -> np.ndarray:
-        """The output of each record, (count,). Raises `ModelOutputInvalid`."""
+        """The output of each record, (count,), in a response. Raises `ModelOutputInvalid` for another response."""
 
     def metadata_faults(self, body: bytes) -> list[Fault]:  # noqa: ARG002
-        """Faults where the server's description contradicts the manifest; none where the protocol has none."""
+        """Faults where the server's description contradicts the manifest; empty for a protocol without descriptions."""
         return []
 
     def _name(self, own: str) -> str:
@@ -96,7 +96,7 @@ class _Tensors(_Part):
 
 
 class DescribedTensor(_Part):
-    """An input or output, as the server says."""
+    """An input or output of a model, in the words of its server."""
 
     name: str
     datatype: str = "?"
@@ -105,7 +105,7 @@ class DescribedTensor(_Part):
 
 
 class Description(_Part):
-    """``GET .../v2/models/{name}``."""
+    """The response to ``GET .../v2/models/{name}``: the inputs and outputs of a model."""
 
     inputs: list[DescribedTensor] = []
     outputs: list[DescribedTensor] = []
@@ -117,7 +117,7 @@ class _OipV2(Dialect):
     __slots__ = ()
 
     def request(self, rows: np.ndarray) -> bytes:
-        """One matrix of encoded points, or one column for each feature of raw records."""
+        """The JSON body with one matrix of encoded points, or with one column for each feature of raw records."""
         wanted = {"outputs": [{"name": self.endpoint.output_name}]}
         if self.manifest.input is Input.ENCODED:
             rows = rows[:, self._kept()]
@@ -131,7 +131,7 @@ class _OipV2(Dialect):
         return _json({"parameters": {"content_type": "pd"}, "inputs": inputs, **wanted})
 
     def metadata_faults(self, body: bytes) -> list[Fault]:
-        """Faults where the server names other inputs or outputs than the manifest; none where it names none."""
+        """Faults where the server names other inputs or outputs than the manifest; empty where it names none."""
         try:
             described = Description.model_validate_json(body)
         except ValidationError:
@@ -163,7 +163,10 @@ class _OipV2(Dialect):
         return tensor | {"data": as_json(values)}
 
     def outputs(self, body: bytes, count: int) -> np.ndarray:
-        """The tensor that the manifest names, in its own shape; its data may be nested."""
+        """The output of each record, (count,), from the tensor that the manifest names, whose data may be nested.
+
+        Raises `ModelOutputInvalid` where the response has no such tensor, or one of another form.
+        """
         tensors = {tensor.name: tensor for tensor in _parsed(_Tensors, body).outputs}
         tensor = tensors.get(self.endpoint.output_name or "")
         if tensor is None:
@@ -192,13 +195,16 @@ class _MLflow(Dialect):
     __slots__ = ()
 
     def request(self, rows: np.ndarray) -> bytes:
-        """A table: raw records, or encoded points under the names of their columns."""
+        """The JSON body with a table: raw records, or encoded points under the names of the encoded columns."""
         columns = self._columns(rows)
         data = [list(row) for row in zip(*(values for _, values in columns), strict=True)]
         return _json({"dataframe_split": {"columns": [name for name, _ in columns], "data": data}})
 
     def outputs(self, body: bytes, count: int) -> np.ndarray:
-        """Predictions as numbers, as rows of numbers, as records, or as columns by name."""
+        """The output of each record, (count,), from predictions as numbers, rows of numbers, records, or named columns.
+
+        Raises `ModelOutputInvalid` for another form.
+        """
         predictions = _parsed(_Predictions, body).predictions
         if isinstance(predictions, dict):
             predictions = self._named(predictions)

@@ -45,7 +45,7 @@ COLUMNS = ("feature", "from", "to", "category", "points")
 
 
 class Attribute(BaseModel):
-    """One row: the values that it is about, and their points."""
+    """One row of a scorecard: the values of a feature that it is about, and their points."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,7 +59,7 @@ class Attribute(BaseModel):
 
 
 class Scorecard(BaseModel):
-    """The content of the file."""
+    """The content of a scorecard's file: base points, and the attributes of all features."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -68,7 +68,10 @@ class Scorecard(BaseModel):
 
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
-    """The black box of a scorecard. Contract in `app.registry.adapters.Load`."""
+    """The black box of a scorecard.
+
+    Raises `ModelRefused` where the file is no scorecard, or some legal value has no points or has them twice.
+    """
     content = read_artifact(manifest, directory)
     if len(content) > LARGEST_BYTES:
         raise refused(f"has {len(content):,} bytes; {LARGEST_BYTES:,} is the most")
@@ -143,7 +146,7 @@ class _Characteristic:
     """Points of a missing value; NaN where it has none."""
 
     def of(self, numbers: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """Points of raw numbers; NaN where there are none."""
+        """The points of each raw number of the feature; NaN for a number without points."""
         absent = np.isnan(numbers)
         at = np.searchsorted(self.starts, np.where(absent, np.inf, numbers), side="right") - 1
         known = (at >= 0) & ((numbers < self.stop) | np.isinf(self.stop))

@@ -84,7 +84,10 @@ Table: TypeAlias = Callable[[np.ndarray], Any]
 
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:
-    """The black box of an estimator. Contract in `app.registry.adapters.Load`."""
+    """The black box of an estimator or pipeline of scikit-learn.
+
+    Raises `ModelRefused` where the file is unsafe or does not fit the manifest; `ModelUnusable` without scikit-learn.
+    """
     estimator = read_content(manifest.file.path, read_artifact(manifest, directory), trust)
     parts = list(parts_of(estimator))
     raw = manifest.input is Input.RAW
@@ -110,7 +113,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 
 
 def read_content(path: str, content: bytes, trust: Trust) -> Any:
-    """The object in the bytes of a file, by the suffix of its path; the object itself is not examined.
+    """The object in the bytes of a file, read as `.skops` or as a pickle by the suffix of `path`; it is not examined.
 
     Raises `ModelRefused` where the file cannot be read, or holds types that are not allowed.
     """
@@ -295,7 +298,7 @@ def _predict(estimator: Any, manifest: Manifest, table: Table) -> Predict:
 
 
 def input_table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Table:
-    """The function from the black box's input to the array or DataFrame that the estimator takes."""
+    """The function that converts encoded points or raw rows to the array or DataFrame that the estimator takes."""
     names = _names(estimator)
     if manifest.input is Input.ENCODED:
         return _matrix(names, _chosen(estimator, manifest, space)[0])
@@ -307,7 +310,7 @@ def input_table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Tabl
     codes, marks = columns_of_codes(estimator, names), missing_marks(estimator, names)
 
     def marked(values: Table, mark: str | None) -> Table:
-        """Values with `mark` for a missing level, as the estimator was fitted; pandas would turn None into NaN."""
+        """The function `values`, with `mark` in place of each missing level, which pandas would turn into NaN."""
 
         def column(numbers: np.ndarray) -> Any:
             found = values(numbers).astype(object)

@@ -31,7 +31,11 @@ Elementwise: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
-    """The black box of a network; offers gradients. Contract in `app.registry.adapters.Load`."""
+    """The black box of a dense network, with gradients.
+
+    Raises `ModelRefused` where the file cannot be read or holds another network than the manifest describes;
+    `ModelUnusable` without the library that reads it.
+    """
     network = read_network(manifest, read_artifact(manifest, directory), space)
     predict = network.probability if manifest.output is Output.PROBABILITY else network.logit
     linear = network.activation in LEAKS
@@ -59,9 +63,9 @@ def read_network(manifest: Manifest, content: bytes, space: FeatureSpace) -> "Ne
 
 
 class Network:
-    """Dense layers with one activation between them, ending in one logit.
+    """Dense layers with the same activation between any two; the last one gives one logit, of the favourable class.
 
-    All `layers` are of one floating-point type, in which everything is computed.
+    The arrays in `layers` share one floating-point type, in which everything is computed.
     """
 
     def __init__(self, layers: list[Layer], activation: Activation) -> None:
@@ -71,7 +75,7 @@ class Network:
         self.activate, self.slope = ACTIVATIONS[activation]
 
     def logit(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-        """Logit of each point; not finite where the sums overflow."""
+        """The network's logit at each encoded point; not finite where the sums overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
             H = np.asarray(X, dtype=self.dtype)
             for weights, bias in self.layers[:-1]:
@@ -82,7 +86,7 @@ class Network:
             return np.asarray(H @ weights[:, 0] + bias[0], dtype=float)
 
     def probability(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-        """Sigmoid of `logit`, in double precision."""
+        """The sigmoid of the network's logit at each encoded point, in double precision."""
         return sigmoid(self.logit(X))
 
     def relu(self) -> ReluNetwork | None:
@@ -93,7 +97,7 @@ class Network:
         return ReluNetwork(layers, LEAKS[self.activation])
 
     def gradient(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """Gradient of `logit` at each point, which is the gradient of the score, probability or not."""
+        """Gradient of the logit at each encoded point; it is that of the score, whatever the manifest's output."""
         H = np.asarray(X, dtype=self.dtype)
         slopes: list[np.ndarray] = []
         for weights, bias in self.layers[:-1]:

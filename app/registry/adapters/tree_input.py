@@ -39,7 +39,7 @@ class TreeInput:
     """What the operator should know of it."""
 
     def matrix(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
-        """The matrix that the trees take, from encoded points or raw rows."""
+        """The matrix that the trees take, from encoded points or, with ``input: raw``, from raw rows."""
         if self.indices is not None:
             return self._without_missing(rows[:, self.indices])
         if not self.codes:
@@ -57,12 +57,12 @@ class TreeInput:
         return np.where(rows.astype(np.float32) == np.float32(self.missing), np.nan, rows)
 
     def warn(self) -> None:
-        """Issue the notes as warnings, which a registration keeps."""
+        """Issue each of `notes` as a warning; a registration collects the warnings and keeps them."""
         for note in self.notes:
             warnings.warn(note, stacklevel=3)
 
     def same(self, other: "TreeInput") -> bool:
-        """Whether another input makes the same matrix from the same rows."""
+        """Whether `other` makes the same matrix from the same rows."""
         return (
             self.count == other.count
             and self.missing == other.missing
@@ -72,7 +72,7 @@ class TreeInput:
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The fields that `matrix` needs, as arrays by name; `of_arrays` is the inverse."""
+        """All fields but `notes` as arrays by name, for a file; `of_arrays` is the inverse."""
         found = {f"codes{j}": codes for j, codes in self.codes.items()}
         found |= {} if self.indices is None else {"indices": self.indices}
         found |= {} if self.missing is None else {"missing": np.array(self.missing)}
@@ -80,7 +80,7 @@ class TreeInput:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray], columns: int) -> "TreeInput":
-        """The input whose `arrays` these are; where they are empty, it takes all of `columns` in order."""
+        """The input that `arrays` wrote; of an empty mapping, one that takes `columns` encoded columns in order."""
         codes = {int(name[5:]): array for name, array in arrays.items() if name.startswith("codes")}
         count = int(arrays.get("columns", columns))
         missing = float(arrays["missing"]) if "missing" in arrays else None
@@ -94,9 +94,9 @@ def _listed(indices: Int[np.ndarray, "k"] | None) -> list[int] | None:
 def tree_input(
     manifest: Manifest, space: FeatureSpace, names: Sequence[str] | None, count: int
 ) -> tuple[TreeInput, list[Fault]]:
-    """The input of an ensemble that was trained on `count` columns, with these names and the codes of the manifest.
+    """The input of an ensemble that was trained on `count` columns of these names, and the faults of the manifest.
 
-    Also returns faults where the manifest has other columns.
+    The manifest has faults where its columns are not those of the ensemble. Codes are those that the manifest states.
     """
     if manifest.input is Input.ENCODED:
         indices, faults = chosen_columns(names, count, space, manifest.file.map)
@@ -158,13 +158,14 @@ def with_codes(
     categories: Mapping[int, Sequence[str]],
     asked: Collection[int],
 ) -> tuple[TreeInput, list[Fault]]:
-    """The input with the codes of a model's file in place of those of the manifest, and faults where categories differ.
+    """`taken` with the category codes in the model's file, and faults where categories differ from the manifest's.
 
     A note names the columns that trees split by categories (`asked`) and whose categories the file does not name.
 
     Parameters
     ----------
-    categories : by column, the categories that the file names
+    categories : by index of a column, the categories that the file names, in the order of their codes
+    asked : indices of columns
     """
     codes, faults = dict(taken.codes), []
     for j, stored in categories.items():
@@ -193,6 +194,6 @@ def with_codes(
 
 
 def most_codes(space: FeatureSpace, j: int) -> int:
-    """Number of codes of column `j` that trees may split by."""
+    """The number below which all category codes are by which trees may split column `j`."""
     feature = space.features[j]
     return MOST_CODES if feature.is_number or whole_levels(feature) else len(_known(feature))

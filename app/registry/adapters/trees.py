@@ -23,7 +23,7 @@ LARGEST_FOREST = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """One tree; node 0 is the root, leaves have no children (-1)."""
+    """One binary tree as arrays over its k nodes; node 0 is the root, and leaves have -1 in place of children."""
 
     feature: Int[np.ndarray, "k"]
     number: Float[np.ndarray, "k"]
@@ -32,7 +32,7 @@ class Tree:
     right: Int[np.ndarray, "k"]
 
     def fault(self, columns: int) -> str | None:
-        """The fault of the indices; None if every walk ends in a leaf and uses existing columns only."""
+        """The fault of the tree; None where every path ends in a leaf and all column indices are below `columns`."""
         inner = self.left >= 0
         if ((self.right >= 0) != inner).any():
             return "has nodes with one child"
@@ -45,14 +45,17 @@ class Tree:
         return None
 
     def reached(self) -> Int[np.ndarray, "r"]:
-        """The nodes of a sound tree that can be reached from its root: the root, and then always pairs of siblings."""
+        """Indices of the nodes below and at the root of a sound tree: the root, then siblings side by side."""
         levels = [np.zeros(1, dtype=np.int64)]
         while (inner := levels[-1][self.left[levels[-1]] >= 0]).size:
             levels.append(np.stack([self.left[inner], self.right[inner]], axis=1).ravel())
         return np.concatenate(levels)
 
     def of(self, nodes: Int[np.ndarray, "r"]) -> "Tree":
-        """The tree of these nodes, renumbered in their order; `nodes` must contain the children of each node."""
+        """The tree of the nodes with these indices, renumbered in this order.
+
+        `nodes` must contain both children of each inner node in it.
+        """
         number = np.full(len(self.left), -1)
         number[nodes] = np.arange(len(nodes))
         inner = self.left[nodes] >= 0
@@ -66,11 +69,13 @@ def with_boxes(
     edges: Callable[[np.ndarray], np.ndarray],
     indices: Int[np.ndarray, "k"] | None = None,
 ) -> BlackBox:
-    """The black box with the boxes of its tree, or the leaves of its trees; unchanged over raw rows or if too large.
+    """The black box with the boxes (leaves as intervals of each column) of its one tree, or of all its trees.
+
+    Unchanged where the model takes raw rows, or the trees have too many leaves.
 
     Parameters
     ----------
-    edges : translates thresholds of the file into the largest double that goes left
+    edges : converts thresholds of the file to the largest doubles that go left
     indices : the encoded column that each column of the trees is; None for all, in order
     """
     columns = black_box.space.d

@@ -47,7 +47,7 @@ class TooLarge(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Response of a server."""
+    """The response of a server; `body` is empty unless `status` is 200."""
 
     status: int
     body: bytes
@@ -58,7 +58,7 @@ class Answer:
 class Wire:
     """A connection to one host, opened by the first request; it sends one request at a time.
 
-    `url` is the address for POST; `host` must allow it.
+    `url` is the address for POST. `host` must allow it, or requests raise `ModelUnavailable`.
     """
 
     def __init__(self, url: str, host: RemoteHost, headers: Mapping[str, str]) -> None:
@@ -78,7 +78,16 @@ class Wire:
         weakref.finalize(self, self._pool.close)
 
     def post(self, content: bytes, *, limit: int, until: float) -> Answer:
-        """The response to a POST of `content`; parameters and errors as in `get`."""
+        """The response to a POST of JSON `content` to the wire's own address.
+
+        Parameters
+        ----------
+        limit : largest response, in bytes
+        until : end of the time limit, as a `time.monotonic()`
+
+        Raises `OutOfTime` and `TooLarge`; `ModelUnavailable` where the host is unreachable, has no allowed address, or
+        closes the connection.
+        """
         sent = [("Content-Length", str(len(content))), ("Content-Type", "application/json")]
         return self._ask("POST", self._url, sent, content, limit, until)
 
@@ -136,7 +145,7 @@ class _Guard(httpcore.NetworkBackend):
         self.until = 0.0
 
     def left(self) -> float:
-        """Seconds until the time limit."""
+        """Seconds until the time limit of the request. Raises `OutOfTime` where none are left."""
         left = self.until - time.monotonic()
         if left <= 0.0:
             raise OutOfTime
@@ -181,11 +190,11 @@ class _Stream(httpcore.NetworkStream):
         self._guard = guard
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
-        """Bytes of the response."""
+        """At most `max_bytes` bytes that the server has sent."""
         return self._stream.read(max_bytes, self._guard.left())
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
-        """Send bytes."""
+        """Send all bytes of `buffer`."""
         self._stream.write(buffer, self._guard.left())
 
     def close(self) -> None:
@@ -198,16 +207,16 @@ class _Stream(httpcore.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ARG002
     ) -> httpcore.NetworkStream:
-        """Encrypt the connection."""
+        """An encrypted stream over this connection."""
         return _Stream(self._stream.start_tls(ssl_context, server_hostname, self._guard.left()), self._guard)
 
     def get_extra_info(self, info: str) -> Any:
-        """Facts about the socket, for httpcore."""
+        """A fact about the socket by its name, in the interface of httpcore; None for an unknown one."""
         return self._stream.get_extra_info(info)
 
 
 def lookup(host: str, port: int) -> list[str]:
-    """Addresses from the system's resolver, in its order. Raises `OSError`."""
+    """IP addresses of a host, from the system's resolver and in its order. Raises `OSError`."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 

@@ -35,7 +35,7 @@ def _written(value: Any) -> Any:
 
 
 def without_drops(stated: Any) -> Any:
-    """A DART booster as one of plain trees, each leaf times the weight of its tree; another booster unchanged.
+    """The data of a booster; that of DART becomes plain trees, whose leaves are multiplied by the weight of their tree.
 
     Raises `ValueError` for a DART booster that does not have a weight for each of its trees.
     """
@@ -73,14 +73,14 @@ class TreeWithCategories(_Part):
 
 
 class EncodedCategories(_Part):
-    """The categories of one column: texts, one after the other in UTF-8, or numbers; none of a column of numbers."""
+    """The categories of one column: numbers, or texts in UTF-8, one after the other; empty for a column of numbers."""
 
     offsets: list[int] | None = None
     values: list[Annotated[float, Field(ge=-(2.0**63), le=2.0**63)]] = []
 
 
 class TreePart(TreeWithCategories):
-    """The arrays of one tree."""
+    """The arrays of one tree, with one entry per node."""
 
     left_children: Annotated[list[Index], Field(min_length=1)]
     right_children: list[Index]
@@ -140,7 +140,7 @@ class Learner(_Part):
 
 
 class File(_Part):
-    """The parts of the file that predictions need."""
+    """The parts of an XGBoost file that predictions need."""
 
     version: tuple[Annotated[int, Field(ge=1, le=3)], int, int]
     """Version of the XGBoost that wrote it."""
@@ -170,7 +170,7 @@ def validated(document: Any) -> File:
 
 
 def trees_of(parts: Sequence[TreePart], columns: int) -> tuple[list[Tree], list[Fault]]:
-    """The trees as arrays, and their faults."""
+    """The trees as arrays, and faults where arrays have different lengths or indices are wrong."""
     trees: list[Tree] = []
     faults: list[Fault] = []
     for i, part in enumerate(parts):
@@ -197,7 +197,7 @@ def pointer_of(i: int) -> str:
 
 
 def learner_faults(learner: Learner) -> list[Fault]:
-    """Faults of the ensemble as a whole."""
+    """Faults of the ensemble as a whole, such as a number of trees that is not the stated one."""
     pointer, model = "/artifact/learner", learner.gradient_booster.model
     faults: list[Fault] = []
     base, best = learner.learner_model_param.base_score, learner.attributes.best_iteration
@@ -217,7 +217,10 @@ def learner_faults(learner: Learner) -> list[Fault]:
 
 
 def named_categories(encoded: Sequence[EncodedCategories]) -> dict[int, list[str]]:
-    """By column, the names of its categories; columns of numbers are left out."""
+    """By index of a column, the texts of its categories; columns of numbers are left out.
+
+    Raises `ModelRefused` where texts are not in UTF-8.
+    """
     found: dict[int, list[str]] = {}
     for j, part in enumerate(encoded):
         if not part.values:
@@ -235,7 +238,7 @@ def named_categories(encoded: Sequence[EncodedCategories]) -> dict[int, list[str
 
 
 def splits_of(part: TreeWithCategories) -> dict[int, list[int]]:
-    """The categories that go right, by the index of each node that splits by categories.
+    """By index of a node that splits by categories, the codes of the categories that go right.
 
     Raises `ValueError` if the arrays of the tree contradict each other.
     """
@@ -250,7 +253,10 @@ def splits_of(part: TreeWithCategories) -> dict[int, list[int]]:
 def category_faults(
     parts: Sequence[TreeWithCategories], trees: Sequence[Tree], space: FeatureSpace
 ) -> tuple[set[int], list[int]]:
-    """The columns that trees split by categories; the trees with an unsound split, as by an unknown category."""
+    """Indices of the columns that trees split by categories, and indices of the trees with an unsound split.
+
+    A split is unsound where the arrays contradict each other, or it has a code that no category of the column has.
+    """
     asked: set[int] = set()
     unsound: list[int] = []
     most = [most_codes(space, j) for j in range(space.p)]

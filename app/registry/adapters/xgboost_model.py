@@ -48,7 +48,13 @@ ROOT = 2**31 - 1
 
 
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
-    """The black box of an XGBoost model, with boxes as `with_boxes` adds. Contract in `app.registry.adapters.Load`."""
+    """The black box of an XGBoost model.
+
+    Over encoded points it has the leaves of its trees, unless the trees read a number as missing or have too many
+    leaves.
+
+    Raises `ModelRefused` where the file is no sound ensemble for the manifest; `ModelUnusable` without XGBoost.
+    """
     learner, trees, taken = read_trees(read_artifact(manifest, directory), manifest, space)
     taken.warn()
     parts = learner.gradient_booster.model.trees
@@ -91,9 +97,10 @@ def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple
 
 
 def merged(models: Sequence[tuple[Learner, Sequence[Tree]]]) -> tuple[bytes, Float[np.ndarray, "k"]]:
-    """Several ensembles as one, in XGBoost's UBJSON, and (k,), the margins to add to its columns of raw margins.
+    """The UBJSON of one XGBoost model of k classes, one per ensemble, and (k,), the base margin of each ensemble.
 
-    XGBoost adds up the trees of each class of a model of many classes; here, each ensemble is one class.
+    XGBoost adds up the trees of each class, so column k of its raw margins is the margin of ensemble k without its base
+    margin, which is to be added.
     """
     documents = [_document(learner, trees, learner.gradient_booster.model.trees) for learner, trees in models]
     boosters = [document["learner"]["gradient_booster"]["model"] for document in documents]
