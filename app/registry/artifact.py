@@ -44,7 +44,7 @@ class ManifestPart(BaseModel):
 
 
 class Activation(StrEnum):
-    """Activation between the layers of a network."""
+    """The function between the layers of a network."""
 
     RELU = "relu"
     LEAKY_RELU = "leaky_relu"
@@ -66,7 +66,7 @@ class Architecture(ManifestPart):
 
 
 class Artifact(ManifestPart):
-    """The file that holds the model."""
+    """The file that holds the model, and how its columns are those of the manifest."""
 
     format: Format
     path: Name
@@ -89,12 +89,12 @@ class Artifact(ManifestPart):
 
     @property
     def runs_code(self) -> bool:
-        """Whether reading the artifact can run any code."""
+        """Whether reading the artifact can run code of the file, which is so for pickles."""
         return self.format is Format.SKLEARN and not self.path.endswith(SKOPS)
 
 
 class Protocol(StrEnum):
-    """Protocol of a model server."""
+    """The protocol in which a model server answers."""
 
     OIP_V2 = "oip-v2"
     """The Open Inference Protocol, version 2, as in KServe, Triton and MLServer."""
@@ -103,7 +103,7 @@ class Protocol(StrEnum):
 
 
 class Datatype(StrEnum):
-    """Precision of the numbers in requests."""
+    """Precision of the fractional numbers in requests to a model server."""
 
     FP64 = "FP64"
     FP32 = "FP32"
@@ -142,14 +142,14 @@ class Endpoint(ManifestPart):
 
     @property
     def sha256(self) -> str:
-        """Digest of this description, not of the remote model."""
+        """Digest of the endpoint's description in the manifest; the model behind the address has none."""
         # Without keys that came later, so that a description from before them keeps its digest.
         later = {"map"} if self.map is None else set()
         return hashlib.sha256(self.model_dump_json(exclude=later).encode()).hexdigest()
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """Scheme, host in lower case, and port. Raises `ValueError` if `url` has a fault."""
+        """Scheme, host in lower case, and port of `url`. Raises `ValueError` if `url` has a fault."""
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname or not parts.hostname.isascii():
             raise ValueError("must be an address that begins with https:// or http:// and has a host in ASCII")

@@ -15,7 +15,7 @@ Stamp: TypeAlias = tuple[int, int, int]
 
 
 def stamp(path: str | Path) -> Stamp | None:
-    """Inode, size and time of a file, which differ after a change; None where they cannot be read."""
+    """Inode, size and time of the last change of a file, of which a change alters one; None if unreadable."""
     try:
         found = os.stat(path)
     except OSError:
@@ -24,7 +24,7 @@ def stamp(path: str | Path) -> Stamp | None:
 
 
 def inside(directory: Path, path: str) -> Path:
-    """The existing file that a relative `path` names, after symbolic links.
+    """The existing file that a relative `path` below `directory` names, with symbolic links resolved.
 
     Raises `ValueError` where the path is absolute, leaves `directory` (with ``..`` or through a link), or names no
     file.
@@ -47,7 +47,7 @@ def inside(directory: Path, path: str) -> Path:
 
 
 def require_regular(path: Path) -> os.stat_result:
-    """The `stat` of a file. Raises `OSError`, also for a pipe or a device: reading one may never end."""
+    """The `stat` of a regular file. Raises `OSError` for anything else: reading a pipe or device may never end."""
     found = path.stat()
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -57,7 +57,10 @@ def require_regular(path: Path) -> os.stat_result:
 
 
 def read_regular(path: Path, largest: int | None = None) -> bytes:
-    """The content of a regular file of `largest` bytes at most. Raises `OSError`, also as `require_regular`."""
+    """The content of a regular file of at most `largest` bytes.
+
+    Raises `OSError` where it is larger, cannot be read, or is a directory, a pipe or a device.
+    """
     found = require_regular(path)
     if largest is not None and found.st_size > largest:
         raise OSError(errno.EFBIG, f"it has more than {largest:,} bytes", str(path))
@@ -71,7 +74,7 @@ def digest(path: Path) -> str:
 
 
 def copy(source: Path, target: Path) -> str:
-    """Copy a file, flushed to disk; returns the SHA-256 of the copy."""
+    """Copy a file and flush the copy to disk; returns the SHA-256 of the copy, hexadecimal."""
     hashed = hashlib.sha256()
     target.parent.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as reader, target.open("xb") as writer:
@@ -84,7 +87,7 @@ def copy(source: Path, target: Path) -> str:
 
 
 def write(target: Path, content: bytes) -> str:
-    """Write a new file, flushed to disk; returns its SHA-256."""
+    """Write a file that does not exist yet, flushed to disk; returns its SHA-256, hexadecimal."""
     with target.open("xb") as writer:
         writer.write(content)
         writer.flush()

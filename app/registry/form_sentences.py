@@ -77,7 +77,7 @@ SENTENCES = {
 
 
 def sentence_of(details: ErrorDetails) -> str:
-    """The sentence of a fault for an error of pydantic; pydantic's own words for kinds that `SENTENCES` lacks."""
+    """The sentence for an error of pydantic: that of its kind in `SENTENCES`, else pydantic's own."""
     kind, key = details["type"], str(details["loc"][-1]) if details["loc"] else ""
     if kind in ("missing", "missing_keyword_only_argument", "missing_argument"):
         return f"is missing; write {EXAMPLES[key]}" if key in EXAMPLES else "is missing"
@@ -93,7 +93,7 @@ def sentence_of(details: ErrorDetails) -> str:
 
 
 def unknown_key(what: str, key: str, known: Collection[str]) -> str:
-    """The sentence of a fault for an unknown key of a manifest; names the known key that may be meant."""
+    """The sentence of a fault for an unknown key of `what`; it names the key of `known` that is probably meant."""
     near = difflib.get_close_matches(key, known, n=1)
     meant = next((one for one in known if one.startswith(f"{key}_")), near[0] if near else None)
     return f"is not a key that {what} has" + (f"; is {meant} meant?" if meant else "")
@@ -114,7 +114,7 @@ SHOWN = 3
 
 
 def readable(faults: Sequence[Fault], names: Mapping[int, str]) -> list[Fault]:
-    """The faults of a model, with equal faults of several features or records as one fault.
+    """The faults of a manifest, of which equal ones of several features or records become one.
 
     `names` are the names of the features by index.
     """

@@ -62,8 +62,8 @@ def install(
     """Install the model directory `source` in the store `root`; returns the directory of the version.
 
     A version that is not `active` can be examined by its full name, but answers no applicants. The lender's own scores
-    of the reference records, in the file `scores` or a column of the reference, must agree with the model's to
-    `tolerance`.
+    of the reference records, in the file `scores` or a column of the reference, must not differ from the model's
+    outputs by more than `tolerance`.
 
     Raises `ModelExists` where the store has a version of this name; `ModelRefused` with every fault that could be
     found; `OSError` where the store cannot be written. After an error, nothing is left in the store.
@@ -116,9 +116,9 @@ class _Examination:
     """SHA-256 of each file that was copied, by relative path."""
 
     def run(self, given: Float[np.ndarray, "n"] | None, registered_at: datetime) -> Registration | None:
-        """Examine everything, and write the profile.
+        """Examine everything and write the profile; returns the registration to be stored, or None after a fault.
 
-        `given` are the lender's own scores, where the reference does not hold them.
+        `given` are the lender's own scores from a file of their own; None where there is none.
         """
         artifact_sound = self._copy_artifact()
         records = self._read_reference(given)
@@ -305,9 +305,9 @@ def _fitted(space: FeatureSpace) -> dict[str, tuple[float, float]]:
 
 
 def fit_columns(manifest: Manifest, rows_raw: Float[np.ndarray, "n p"] | None) -> ModelColumns:
-    """The space of distances and the columns that the model takes, scaled by the reference records (`rows_raw`).
+    """The space of distances, and the columns that the model takes, with scales fitted to the reference records.
 
-    Without records, all scales are 1.
+    Where `rows_raw` is None, all scales are 1 that the manifest does not state.
     """
     features = manifest.features
     unscaled = fit_encoding(features, np.zeros((1, len(features))), "none")

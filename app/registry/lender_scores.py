@@ -27,7 +27,7 @@ WORST = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The outputs of the service for the reference records, beside the lender's own scores of them."""
+    """The model's outputs for the reference records, beside the lender's own scores of these records."""
 
     given: Float[np.ndarray, "n"]
     """The lender's; NaN for records without one."""
@@ -37,7 +37,7 @@ class Comparison:
 
     @property
     def difference(self) -> Float[np.ndarray, "n"]:
-        """(n,), how far each output is from the lender's score; 0 for records without a score."""
+        """(n,), how far the output for each record is from the lender's score; 0 for records without a score."""
         return np.nan_to_num(np.abs(self.given - self.found))
 
     @property
@@ -49,12 +49,12 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether no score differs by more than allowed."""
+        """Whether no output differs from the lender's score by more than `allowed`."""
         return bool(self.difference.max(initial=0.0) <= self.allowed)
 
     @property
     def sentence(self) -> str:
-        """The sentence that states how far outputs and scores differ, and in which records most."""
+        """The sentence that states how far the outputs and the lender's scores differ, and in which records most."""
         compared = int((~np.isnan(self.given)).sum())
         if self.agrees:
             return (
@@ -96,12 +96,12 @@ class Comparison:
 def compare(
     black_box: BlackBox, scores: Float[np.ndarray, "n"], given: Float[np.ndarray, "n"], tolerance: float
 ) -> Comparison:
-    """The comparison of the lender's scores (`given`) with the outputs that belong to `scores` of the black box."""
+    """The lender's scores (`given`) beside the model's outputs, which are computed from `scores` of the black box."""
     return Comparison(given=given, found=outputs_of(black_box, scores), tolerance=tolerance)
 
 
 def outputs_of(black_box: BlackBox, scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """Scores of a black box as outputs of its model: probabilities, logits, points, or 1 and 0 for labels."""
+    """The model's outputs, from scores of its black box: probabilities, logits or points, and 1 or 0 for labels."""
     if black_box.points is not None:
         return black_box.points.of(scores)
     probabilities = black_box.probability(scores)
@@ -113,9 +113,9 @@ def outputs_of(black_box: BlackBox, scores: Float[np.ndarray, "n"]) -> Float[np.
 
 
 def read_scores(path: Path) -> Float[np.ndarray, "n"]:
-    """The scores in a CSV: its only column, with or without a header, or the one named `score`.
+    """The lender's scores in a CSV: its only column, with or without a header, or the one named `score`.
 
-    Raises `ModelRefused` where the file has no scores, or texts that are no numbers.
+    An absent score is NaN. Raises `ModelRefused` where the file has no scores, or texts that are no numbers.
     """
     try:
         table = read_table(path)
@@ -139,9 +139,9 @@ def read_scores(path: Path) -> Float[np.ndarray, "n"]:
 
 
 def scores_in(path: Path, features: Collection[str]) -> tuple[Float[np.ndarray, "n"] | None, list[Fault]]:
-    """The lender's scores in the column `score` of a reference, and faults; None without scores.
+    """The lender's scores in the column `score` of a reference, and faults; None without such a column or with faults.
 
-    The column does not count where a feature is called `score`.
+    NaN for an absent score. A column `score` that is a feature does not count.
     """
     if SCORE in features:
         return None, []
@@ -159,9 +159,9 @@ def scores_in(path: Path, features: Collection[str]) -> tuple[Float[np.ndarray, 
 
 
 def parse_scores(texts: list[str], delimiter: str = ",") -> tuple[Float[np.ndarray, "n"], list[Fault]]:
-    """Scores as numbers, NaN for an absent one, and the fault of the first text that is no score.
+    """The numbers in texts of scores, NaN for an absent one, and a fault for the first text that is no number.
 
-    `delimiter` is what stands between the cells of their table.
+    `delimiter` is that of the table which has the texts, and helps to tell a decimal comma.
     """
     seen = DecimalMark()
     seen.see(texts)

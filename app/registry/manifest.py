@@ -176,7 +176,7 @@ class Manifest(ManifestPart):
 
     @property
     def points(self) -> PointScale | None:
-        """The scale by which points become scores; None for a model whose output is not points."""
+        """The scale that converts points to scores; None for a model whose output is not points."""
         if self.output is not Output.POINTS:
             return None
         pdo, odds, at = self.odds.pdo, self.odds.base_odds, self.odds.base_points
@@ -188,7 +188,7 @@ class Manifest(ManifestPart):
 
     @property
     def least_probability(self) -> float | None:
-        """Smallest probability that the model accepts; None for labels, and for points that state no odds."""
+        """Smallest favourable probability that the model accepts; None for labels and for points without odds."""
         if self.output is Output.PROBABILITY:
             return self.threshold
         points = self.points
@@ -196,6 +196,6 @@ class Manifest(ManifestPart):
         return None if offset is None else 1.0 / (1.0 + math.exp(-offset))
 
     def parsed_rules(self) -> tuple[Rule, ...]:
-        """The `rules` as conditions on raw rows. Raises `ValueError` for a rule with a fault."""
+        """The `rules` of the manifest, as conditions on raw rows. Raises `ValueError` for a rule with a fault."""
         parser = RuleParser(self.features)
         return tuple(parser.parse(rule) for rule in self.rules)

@@ -29,7 +29,7 @@ OWN_HEADERS = frozenset({
 
 
 def form_faults(error: ValidationError) -> list[Fault]:
-    """The faults of a manifest that does not have the form of `Manifest`."""
+    """The faults that `error` states: places where a manifest does not have the form of `Manifest`."""
     faults = {
         _pointer(details): Fault(_pointer(details), _sentence(details))
         for details in error.errors()
@@ -68,7 +68,7 @@ def _where(*rows: tuple[bool, str, str]) -> list[Fault]:
 
 
 def semantic_faults(manifest: Manifest) -> list[Fault]:
-    """The faults of a manifest whose form is right."""
+    """The faults of a manifest that has the form of `Manifest`: what its parts say does not fit together."""
     artifact = manifest.artifact
     of_artifact = _endpoint_faults if isinstance(artifact, Endpoint) else _file_faults
     return [
@@ -95,7 +95,7 @@ def feature_faults(features: Sequence[Feature]) -> list[Fault]:
 
 
 def path_faults(artifact: Artifact | Endpoint | None, reference: str | None) -> list[Fault]:
-    """Faults of file names that would collide in the directory of the installed version."""
+    """Faults where the files of a version, or one of them and one of the store, would have the same name."""
     path = artifact.path if isinstance(artifact, Artifact) else None
     named = {"/artifact/path": path, "/reference": reference}
     paths = {pointer: PurePosixPath(path) for pointer, path in named.items() if path}
@@ -152,7 +152,7 @@ def _output_faults(manifest: Manifest) -> list[Fault]:
 
 
 def label_faults(manifest: Manifest) -> list[Fault]:
-    """The faults of `label` and `refits`."""
+    """The faults of the keys `label` and `refits`."""
     label, stated = manifest.label, "refits" in manifest.model_fields_set
     return _where(
         (stated and label is None, "/refits", "belongs to a label"),
@@ -164,7 +164,7 @@ def label_faults(manifest: Manifest) -> list[Fault]:
 
 
 def time_faults(manifest: Manifest) -> list[Fault]:
-    """The faults of `time`."""
+    """The faults of the key `time`."""
     column = manifest.time and manifest.time.column
     return _where(
         (column in [feature.name for feature in manifest.features], "/time/column",

@@ -26,7 +26,7 @@ from app.registry.safe_yaml import read_yaml
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedManifest:
-    """A manifest that is being checked: the parts that are valid by themselves, and all faults."""
+    """What can be read of a manifest: its parts that are valid by themselves, and all its faults."""
 
     manifest: Manifest | None = None
     """Present iff there are no faults."""
@@ -42,7 +42,7 @@ class ParsedManifest:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Self:
-        """The parts and faults of a manifest, from the data of its YAML."""
+        """The parts and faults of a manifest that YAML has been parsed into `data`."""
         if hidden := unprintable_faults(data):
             return cls(faults=tuple(hidden), names=_names(data))
         try:

@@ -38,7 +38,7 @@ class Performance:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings where the model is no better than chance on the reference, or ranks people in reverse."""
+        """Warnings where the model ranks the reference records no better than chance, or in reverse."""
         if self.auc < 1.0 - CHANCE and self.auc < 0.5 - DEVIATIONS * self.deviation:
             return [
                 f"The AUC on the reference is {self.auc:.3f}, far below 0.5: is the label reversed (it must be 1 "
@@ -54,7 +54,7 @@ class Performance:
 
 
 def auc(scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> float:
-    """Area under the curve of true and false positives; NaN where there is only one outcome, or a NaN."""
+    """Area under the ROC curve; NaN where all records have one outcome, or a score is NaN."""
     yes = int(favourable.sum())
     no = len(favourable) - yes
     if not yes or not no or np.isnan(scores).any():
@@ -65,7 +65,7 @@ def auc(scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> fl
 
 
 def auc_deviation(favourable: Bool[np.ndarray, "n"]) -> float:
-    """Standard deviation of `auc` for scores independent of the outcomes; 0 where there is only one outcome."""
+    """Standard deviation of the AUC of scores independent of the outcomes; 0 where there is only one outcome."""
     yes = int(favourable.sum())
     no = len(favourable) - yes
     return math.sqrt((yes + no + 1) / (12 * yes * no)) if yes and no else 0.0
@@ -74,7 +74,7 @@ def auc_deviation(favourable: Bool[np.ndarray, "n"]) -> float:
 def performance(
     scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"], accepted: Bool[np.ndarray, "n"]
 ) -> Performance | None:
-    """The agreement of scores and decisions with outcomes; None where there is only one outcome."""
+    """How well scores and decisions (`accepted`) agree with true outcomes; None where there is only one outcome."""
     area = auc(scores, favourable)
     if math.isnan(area):
         return None

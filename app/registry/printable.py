@@ -25,22 +25,19 @@ def unprintable(text: str) -> int | None:
 
 
 def one_line(text: str) -> str:
-    """A text in one line: line breaks become spaces, and unprintable characters become U+FFFD."""
+    """A text on one line: line breaks become spaces, and unprintable characters U+FFFD."""
     spaced = _BREAK.sub(" ", text).strip()
     return spaced if spaced.isprintable() else "".join(c if _is_printable(c) else "\ufffd" for c in spaced)
 
 
 def listed(names: Sequence[str], most: int = 10, quote: str = '"') -> str:
-    """The first `most` names in quotation marks, and the number of the others, as one text."""
+    """The first `most` names between `quote` marks, and how many others there are, as one text."""
     shown = ", ".join(f"{quote}{name}{quote}" for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def unprintable_faults(document: Any) -> list[Fault]:
-    """A fault for each key or value of a document that is a text with an unprintable character.
-
-    It names the first such character.
-    """
+    """A fault for each key or value of a document with an unprintable character, of which it names the first."""
     return [
         Fault(pointer, f"has U+{ord(text[at]):04X} at character {at + 1}, which cannot be printed; leave it out")
         for pointer, text in _texts(document, "")

@@ -39,7 +39,7 @@ SCALED = 0.01
 
 
 def odd(black_box: BlackBox, reference: Reference) -> list[str]:
-    """Warnings of a model that accepts all or no records, or whose outputs or columns cannot be what they should."""
+    """Warnings where a model decides all records alike, outputs or columns look wrong, or no feature can change."""
     found = [*_odd_outputs(black_box, reference)]
     space, rows_raw = reference.space, reference.rows_raw
     if len(rows_raw) >= FEW:
@@ -119,7 +119,7 @@ def _outputs_beside(black_box: BlackBox, reference: Reference) -> str:
 
 
 def odd_weights(reference: Reference) -> list[str]:
-    """A warning where refits to the true outcomes contradict a linear model, as with a reversed label; else none."""
+    """At most one warning: refits to the true outcomes contradict a linear model, as they do with a reversed label."""
     if reference.weight_moments is None:
         return []
     refitted = homogeneous(reference.X) @ reference.weight_moments.mean >= 0.0
@@ -158,7 +158,7 @@ NO_NUMBER = "it gives no finite output"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """The true outcome of each reference record."""
+    """The true outcome of each reference record, and how many models are refitted to these outcomes."""
 
     favourable: Bool[np.ndarray, "n"]
     refits: int
@@ -167,7 +167,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """The results that registration computes from a model and its reference records."""
+    """What registration computes from a model and its reference records."""
 
     reference: Reference
     exact: bool
@@ -182,7 +182,9 @@ class Profile:
         rules: tuple[Rule, ...],
         outcomes: Outcomes | None = None,
     ) -> Self:
-        """The profile of a model on its reference records.
+        """The profile of a model, computed from its scores of the reference records (`rows_raw`).
+
+        With `outcomes`, it has the moments of linear refits.
 
         Raises `ModelRefused` where the model does not score every record or every category, all records are equal, or
         the outcomes do not determine a model.
@@ -276,7 +278,7 @@ def _weight_moments(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], out
 def largest_distance(X: Float[np.ndarray, "n d"]) -> tuple[float, bool]:
     """Largest L2 distance between two encoded points, and whether all pairs were compared.
 
-    Of more than `EXACT_RECORDS` distinct points a seeded subset is compared: a lower bound.
+    Of more than `EXACT_RECORDS` distinct points a seeded subset is compared, which gives a lower bound.
     """
     from scipy.spatial.distance import cdist
 
@@ -291,7 +293,7 @@ def largest_distance(X: Float[np.ndarray, "n d"]) -> tuple[float, bool]:
 
 
 def pack(reference: Reference) -> bytes:
-    """The raw rows, scores and, where there are any, weight moments of a reference, as the bytes of an `.npz` file."""
+    """The raw rows and scores of a reference, and its weight moments if any, as the bytes of an `.npz` file."""
     moments = reference.weight_moments
     arrays = {"rows_raw": reference.rows_raw, "scores": reference.scores}
     if moments is not None:
@@ -302,7 +304,7 @@ def pack(reference: Reference) -> bytes:
 
 
 def unpack(content: bytes) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "n"], WeightMoments | None]:
-    """The raw rows, scores and weight moments in these bytes; the inverse of `pack`."""
+    """Raw rows, scores and weight moments in the bytes that `pack` made; None for moments that are not there."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         moments = None
         if "weight_mean" in arrays:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """The settings of a store: directory of models, the operator's trust in them, and address of the ledger."""
+    """Where models are and what may be loaded: the store's directory, the operator's trust, the ledger's address."""
 
     root: str
     trust: Trust = field(default_factory=Trust)
@@ -28,7 +28,7 @@ class Store:
         return cls(root=str(settings.models_store.absolute()), trust=Trust.of(settings), ledger=ledger)
 
     def open(self) -> Registry:
-        """The registry of the store; the same object for each call in a process, so that versions are read once."""
+        """The registry of the store; each process has one for equal stores, so that it reads each version once."""
         return _registry(self)
 
 
@@ -39,7 +39,7 @@ def _registry(store: Store) -> Registry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRef:
-    """A reference to one registration of a model; another registration under the same name has another one."""
+    """A reference to one registration of a version; a later registration under the same name has another reference."""
 
     store: Store
     name: str
@@ -59,7 +59,7 @@ class ModelRef:
 
 
 def model_payload(ref: ModelRef) -> dict[str, Any]:
-    """A reference as plain data, without the store."""
+    """A reference as JSON data, without its store."""
     model = asdict(ref)
     del model["store"]
     return model

@@ -37,7 +37,7 @@ def _outcome(label: str) -> Feature:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of the reference that cannot be read, and what it must be."""
+    """The fault of one cell of the reference: where it is, and what it must be."""
 
     record: int
     name: str
@@ -49,7 +49,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """The cells of a CSV as texts."""
+    """The cells of a CSV as texts, with the line of each row in the file."""
 
     header: list[str]
     rows: list[list[str]]
@@ -59,7 +59,7 @@ class Table:
     """What stands between its cells."""
 
     def texts(self, name: str) -> Sequence[str]:
-        """The cells of the column `name`. Every row must be as long as the header."""
+        """The cells of the column `name`. Raises `ValueError` where a row is not as long as the header."""
         return self._columns[self.header.index(name)]
 
     @cached_property
@@ -70,10 +70,10 @@ class Table:
 def read_reference(
     path: Path, features: Sequence[Feature], label: str | None = None
 ) -> tuple[Float[np.ndarray, "n p"] | None, list[Fault]]:
-    """The raw rows of a reference file and its faults; None for the rows if there are any.
+    """The raw rows of a reference file, and its faults; None in place of rows if there are faults.
 
-    Pointers are ``/reference/{record}/{column}``. `label` names a column of true outcomes, which becomes the last
-    column of the rows: 1 for favourable, 0 for not.
+    Pointers of faults are ``/reference/{record}/{column}``. `label` names a column of true outcomes, which becomes the
+    last column of the rows: 1 for favourable, 0 for not.
     """
     if path.suffix != ".csv":
         return None, [Fault("/reference", "must be a .csv file")]
@@ -103,9 +103,9 @@ def read_reference(
 
 
 def read_dates(path: Path, column: str) -> tuple[Float[np.ndarray, "n"], list[Fault]]:
-    """The dates in a column of a reference, as days from the year 1, and faults; NaN where a cell is no date.
+    """The dates in a column of a reference, in days from the year 1, and faults; NaN where a cell is no date.
 
-    For a file in which `read_reference` finds no fault. Errors as `read_table`.
+    The file must be one in which `read_reference` finds no fault.
     """
     table = read_table(path)
     if (count := table.header.count(column)) != 1:
@@ -137,7 +137,7 @@ def size_fault(path: Path) -> Fault | None:
 
 
 def read_table(path: Path, *, as_written: bool = False) -> Table:
-    """The cells of a CSV with a header, without empty lines. Raises UnicodeDecodeError, csv.Error, OSError.
+    """The cells of a CSV with a header, without empty lines. Raises `UnicodeDecodeError`, `csv.Error`, `OSError`.
 
     With `as_written`, spaces before a cell belong to it, and quotation marks need not match.
     """
@@ -147,7 +147,7 @@ def read_table(path: Path, *, as_written: bool = False) -> Table:
 
 
 def mark_of(table: Table, names: Sequence[str]) -> str:
-    """The decimal mark of a table, by its columns of numbers. Raises ValueError where they do not show it."""
+    """The decimal mark of a table, as its columns of numbers (`names`) show. Raises `ValueError` where they do not."""
     found = DecimalMark()
     for name in names:
         found.see(table.texts(name))
@@ -158,7 +158,7 @@ def mark_of(table: Table, names: Sequence[str]) -> str:
 
 
 def read_header(path: Path) -> list[str]:
-    """The names of a CSV's columns. Errors as `read_table`."""
+    """The names of a CSV's columns. Raises `UnicodeDecodeError`, `csv.Error`, `OSError`."""
     with _numbered(path) as (numbered, _):
         return _names(next(numbered, (0, []))[1])
 

@@ -34,7 +34,7 @@ Stamps: TypeAlias = tuple[Stamp | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenVersion:
-    """A version in the store that cannot be used, and why."""
+    """A version in the store that cannot be used, and the error that says why."""
 
     id: str
     version: str
@@ -53,7 +53,7 @@ class BrokenVersion:
 
     @property
     def active(self) -> bool:
-        """Whether the version would answer applicants if it could be used."""
+        """Whether the version is neither retired nor waits to be activated, so that it would answer applicants."""
         return not (self.retired or self.waiting)
 
 
@@ -81,7 +81,14 @@ class Registry:
     def register(
         self, source: Path, *, active: bool = True, scores: Path | None = None, tolerance: float = TOLERANCE
     ) -> RegisteredModel:
-        """Install the model directory `source`. Arguments and errors as in `app.registry.install.install`."""
+        """Install the model directory `source`, and return the version.
+
+        The lender's own scores of the reference records, in the file `scores` or a column of the reference, must not
+        differ from the model's outputs by more than `tolerance`.
+
+        Raises `ModelExists` where the store has a version of this name; `ModelRefused` with every fault that could be
+        found; `OSError` where the store cannot be written.
+        """
         directory = install(
             source, self.root, trust=self.trust, registered_at=self._now(), active=active, scores=scores,
             tolerance=tolerance,
@@ -89,18 +96,19 @@ class Registry:
         return read_version(directory, trust=self.trust)
 
     def list(self) -> list[RegisteredModel]:
-        """Every usable version, active or not; by id, then in the order of registration."""
+        """Every usable version, active or not; sorted by id, and versions of one id by the time of registration."""
         return [version for version in self._all() if isinstance(version, RegisteredModel)]
 
     def broken(self) -> tuple[BrokenVersion, ...]:
-        """Versions in the store that cannot be used."""
+        """The versions in the store that cannot be used."""
         return tuple(version for version in self._all() if isinstance(version, BrokenVersion))
 
     def find(self, name: str, *, include_inactive: bool = False) -> RegisteredModel:
-        """The version of this name; an inactive one only by its full name and with `include_inactive`.
+        """The version of this name; an inactive one is found only by its full name and with `include_inactive`.
 
         Raises `UnknownModel`, whose sentence lists the active models; `ModelUnusable` where the version is broken. A
-        broken newest version stays the newest: recourse from an older version might not hold for the model in use.
+        newest version that is broken stays the newest: recourse from an older version might not hold for the model in
+        use.
         """
         version = self._find(name, include_inactive=include_inactive)
         if isinstance(version, BrokenVersion):
@@ -110,7 +118,7 @@ class Registry:
     def retire(self, name: str) -> str:
         """Retire a version permanently, broken or not; returns its full name. Idempotent.
 
-        Raises `UnknownModel` as `find`.
+        Raises `UnknownModel`.
         """
         version = self._find(name, include_inactive=True)
         if not version.retired:
@@ -121,7 +129,7 @@ class Registry:
     def activate(self, name: str) -> str:
         """Activate a version that was registered as inactive; returns its full name. Idempotent.
 
-        Raises `UnknownModel` as `find`; `ModelRefused` where the version is retired, which is permanent.
+        Raises `UnknownModel`; `ModelRefused` where the version is retired, which is permanent.
         """
         version = self._find(name, include_inactive=True)
         if version.retired:
@@ -130,7 +138,7 @@ class Registry:
         return version.name
 
     def activate_when_ready(self, name: str) -> str:
-        """Let an inactive version become active by itself, once its future models are ready; returns its full name.
+        """Note that an inactive version is to be activated once its future models are ready; returns its full name.
 
         Raises `UnknownModel`.
         """
@@ -139,7 +147,7 @@ class Registry:
         return version.name
 
     def discard(self, name: str) -> None:
-        """Remove a version that has never been active. Raises `UnknownModel`, and `ModelRefused` if it is active."""
+        """Delete a version that has never been active. Raises `UnknownModel`; `ModelRefused` for any other version."""
         version = self._find(name, include_inactive=True)
         if not version.waiting:
             raise ModelRefused(f"{version.name} is active, so it is kept; retire it.")
@@ -148,7 +156,7 @@ class Registry:
     def release(self, name: str) -> str:
         """End the quarantine of a version in all running servers; returns its full name.
 
-        Raises `UnknownModel` as `find`.
+        Raises `UnknownModel`.
         """
         version = self._find(name, include_inactive=True)
         write_atomic(version.directory / RELEASED, f'{{"at": "{datetime.now(UTC).isoformat()}"}}\n'.encode())

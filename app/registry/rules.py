@@ -47,7 +47,7 @@ _EQUAL = ("=", "==", "!=")
 
 
 class RuleParser:
-    """Reads rules of a manifest as conditions on raw rows, whose columns are the features that are not derived."""
+    """Reads rules of a manifest as conditions on raw rows, which have a column for each feature that is not derived."""
 
     def __init__(self, features: Sequence[Feature]) -> None:
         self.known = {feature.name: feature for feature in features}
@@ -61,7 +61,7 @@ class RuleParser:
                 self._formulas = DerivedColumns(features).formulas
 
     def parse(self, text: str) -> Rule:
-        """The rule that a text stands for.
+        """The rule that a text states.
 
         Raises `ValueError` where the text does not follow the grammar, or names what is not in the schema; the sentence
         says where.
@@ -89,7 +89,10 @@ class RuleParser:
         return AllOf((at_most, at_least))
 
     def level_test(self, feature: Feature, levels: Iterable[int], relation: str) -> Condition:
-        """The condition that a feature has one of these levels, by index, or stands in a relation to them."""
+        """The condition that a feature has one of some levels, given as indices.
+
+        With a `relation` such as "<=" or "!=", the condition that it stands in this relation to one of them.
+        """
         indices = sorted(set(levels))
         if feature.is_group:
             count = len(feature.categories)
@@ -101,7 +104,7 @@ class RuleParser:
         return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
 
     def linear(self, text: str, left: Expression, relation: str, right: Expression) -> LinearRule | None:
-        """The comparison of two expressions as a linear rule; None if it is not linear, or a value may be missing.
+        """The linear rule that `left` stands in `relation` to `right`; None if a side is not linear or can be missing.
 
         Raises `ValueError` where a number is too large, or no feature matters.
         """
@@ -179,7 +182,7 @@ class _RuleReader(Reader):
         self._text, self._parser = text, parser
 
     def rule(self) -> Rule:
-        """The whole text."""
+        """The rule that the whole text states. Raises `ValueError`."""
         first = self._logic(self.inside())
         if self.follows("=>"):
             self.take()
@@ -194,7 +197,7 @@ class _RuleReader(Reader):
         return LogicRule(self._text, first.condition)
 
     def inside(self) -> object:
-        """A condition, or an expression that is part of one."""
+        """What parentheses may hold: a condition, or a sum that is part of a comparison."""
         return self._joined("or", AnyOf, lambda: self._joined("and", AllOf, self._comparison))
 
     def _joined(self, word: str, kind: type[AllOf | AnyOf], part: Callable[[], object]) -> object:

@@ -23,11 +23,11 @@ MOST_TOGETHER = 3
 
 
 def codes_among(numbers: Float[np.ndarray, "n"], family: Collection[float] = ()) -> tuple[float, ...]:
-    """Numbers that stand apart: negative ones where all others are at least 0, or ones far above all others.
+    """The special codes among numbers: known codes, such as -9 or 9999, that stand apart from all other numbers.
 
-    One of them must be frequent; a rare one beside it, such as -8 beside -9, is a code too.
-
-    `family` are codes of other columns of the table, which need not be frequent here.
+    Negative codes stand apart where all others are at least 0, large ones where they are far above all others. One of
+    them must be frequent, or in `family`: the codes of other columns of the table. Rare ones beside it, such as -8
+    beside -9, are codes too.
     """
     values = numbers[~np.isnan(numbers)]
     counts = Counter(values[np.isin(values, list(CODES))].tolist())

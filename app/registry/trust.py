@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """The operator's trust in pickles and in remote hosts; none by default."""
+    """What the operator lets models do: run code from pickles, and be at remote hosts; nothing by default."""
 
     pickle: bool = False
     """Load artifacts that can run code, provided that their digest is the manifest's."""
@@ -20,5 +20,5 @@ class Trust:
 
     @classmethod
     def of(cls, settings: "Settings") -> "Trust":
-        """The trust that the operator's settings state."""
+        """The trust that the settings state."""
         return cls(pickle=settings.trust_pickle, hosts=settings.remote_hosts)

@@ -45,7 +45,7 @@ SAMPLE = 64
 
 
 class Registration(BaseModel):
-    """Contents of ``registration.json``."""
+    """The content of ``registration.json``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -73,7 +73,7 @@ class Registration(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredModel:
-    """One installed version of a model: its description, without the loaded model."""
+    """An installed version of a model, described but not loaded."""
 
     manifest: Manifest
     directory: Path
@@ -117,12 +117,12 @@ class RegisteredModel:
 
     @property
     def sha256(self) -> str:
-        """Digest of the artifact; for a remote model, of its description in the manifest."""
+        """SHA-256 of the artifact; that of its description in the manifest for a remote model."""
         return self.manifest.artifact.sha256
 
     @property
     def runs_code(self) -> bool:
-        """Whether reading the artifact can run any code."""
+        """Whether reading the artifact can run code of the file, which is so for pickles."""
         artifact = self.manifest.artifact
         return isinstance(artifact, Artifact) and artifact.runs_code
 
@@ -138,10 +138,10 @@ class RegisteredModel:
         return ""
 
     def load(self) -> "LoadedModel":
-        """Load the model and its reference, and check their files and scores.
+        """Load the model and its reference records, and check their files and scores.
 
-        Raises `ModelUnusable` where the version is `distrusted`, a file has changed, a library is missing, or the
-        scores differ from those of the registration.
+        Raises `ModelUnusable` where the operator's settings forbid the model, a file has changed, a library is missing,
+        or the scores differ from those of the registration.
         """
         if self.distrusted:
             raise ModelUnusable(self.distrusted, model=self.name)
@@ -259,10 +259,7 @@ def read_version(directory: Path, *, trust: Trust) -> RegisteredModel:
 
 
 def activate_successor(model: RegisteredModel) -> bool:
-    """Activate a version whose future models are ready, if it waits for them; returns whether it did.
-
-    The caller has seen that they are ready.
-    """
+    """Activate a version that waits for its future models, now that they are ready; returns whether it did wait."""
     waits = model.directory / INACTIVE
     if _content(waits) != UNTIL_READY:
         return False
@@ -271,7 +268,7 @@ def activate_successor(model: RegisteredModel) -> bool:
 
 
 def activate(directory: Path) -> None:
-    """Activate the version in a directory, for good. Idempotent."""
+    """Activate the version in a directory; it cannot become inactive again, only retired. Idempotent."""
     (directory / INACTIVE).unlink(missing_ok=True)
     flush_directory(directory)
 
@@ -317,7 +314,10 @@ def _scaled(features: Sequence[Feature], fitted: Mapping[str, tuple[float, float
 
 @contextmanager
 def noted_warnings() -> Iterator[list[str]]:
-    """Collects warnings of libraries, such as about a model of another release; filled on exit, without duplicates."""
+    """Collects the warnings of libraries in its body, such as one about a model that another release has saved.
+
+    The list is filled on exit, without duplicates.
+    """
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")

@@ -10,21 +10,18 @@ LOOK_S = 30.0
 
 
 class Watch:
-    """Calls `look` again and again, every `LOOK_S` seconds, until it is closed.
-
-    What `look` raises is logged.
-    """
+    """Awaits `look` every `LOOK_S` seconds until it is closed. An exception of `look` is logged."""
 
     def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
         self._look = look
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Call `look` now, and again every `LOOK_S` seconds until `close`."""
+        """Await `look` in the background, now and every `LOOK_S` seconds, until `close`."""
         self._looking = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Stop calling `look`, and end the call that runs."""
+        """End the calls of `look`; one that is running is cancelled."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)

@@ -40,7 +40,7 @@ class Known:
 
 
 def candidates(head: Mapping[str, Any], known: Known) -> list[dict[str, Any]]:
-    """All manifests that begin with `head` and agree with `known`, the likeliest first; `MOST_CANDIDATES` at most."""
+    """At most `MOST_CANDIDATES` manifests that begin with `head` and agree with `known`, the likeliest first."""
     facts, features = known.facts, known.features
     found: list[dict[str, Any]] = []
     for (output, better, favourable), more, sentinel, fill, order, (encoding, flags) in product(
@@ -165,5 +165,5 @@ def _flags(features: Sequence[FeatureDraft], columns: Mapping[str, Column]) -> K
 
 
 def is_one(text: str) -> bool:
-    """Whether a text of the records means that a flag is set, such as "true" or "1"."""
+    """Whether a cell of a flag's column means that the flag is set: "true" in any case, or a number equal to 1."""
     return text.lower() == "true" or same(text, 1)

@@ -13,7 +13,10 @@ START = b"CBM1"
 
 
 def read(name: str, content: bytes) -> ModelFacts:
-    """The facts that a CatBoost file states about its model. Raises `ModelRefused`, also without the library."""
+    """The facts that a CatBoost file states about its model.
+
+    Raises `ModelRefused` where the file cannot be read, or CatBoost is not installed.
+    """
     try:
         import catboost
     except ImportError:

@@ -57,9 +57,9 @@ ALIKE = 0.005
 def choose(
     head: Mapping[str, Any], known: Known, directory: Path, trust: Trust, questions: Questions, notes: list[str]
 ) -> Choice:
-    """The candidate manifest that agrees best with the lender's scores, outcomes and answers.
+    """The choice of the manifest that agrees best with the lender's scores, outcomes and answers.
 
-    Sentences about the choice are added to `notes`.
+    It is one of the candidates that begin with `head`. Sentences about it are added to `notes`.
     """
     possible = candidates(head, known)
     features = ParsedManifest.of(possible[0]).features
@@ -82,7 +82,10 @@ class _Choosing:
     notes: list[str]
 
     def run(self, possible: list[dict[str, Any]]) -> Choice:
-        """The best candidate, with the model's own threshold and numbers as fine as it cuts."""
+        """The best of the `possible` manifests, completed by what the model's own decisions show.
+
+        These show its own threshold, and how finely its numbers must be stated.
+        """
         if self.known.scores is None:
             possible = self._filled(possible)
         chosen = self.trial.choose(self._coded(possible))
@@ -193,7 +196,7 @@ class _Choosing:
 
 
 def cells(feature: FeatureDraft, texts: Sequence[str]) -> Sequence[str]:
-    """The texts that the reference has for a feature: "true" and "false" for a flag, else `texts` themselves."""
+    """The cells of the reference for a feature: "true" and "false" for those of a flag, else `texts` unchanged."""
     if feature.keys["type"] == "binary" and "categories" not in feature.keys:
         return [text and ("true" if is_one(text) else "false") for text in texts]
     return texts

@@ -51,7 +51,7 @@ class Column:
 
     @property
     def share(self) -> "Column":
-        """The column with percentages as shares: 0.2075 for 20.75 %."""
+        """The column with its percentages written as shares: 0.2075 for 20.75 %."""
         assert self.numbers is not None
         digits = [len(text.partition(".")[2]) + 2 for text in self.texts]
         texts = [text and f"{float(text) / 100.0:.{n}f}" for text, n in zip(self.texts, digits, strict=True)]
@@ -60,7 +60,7 @@ class Column:
         return replace(self, texts=tuple(texts), numbers=numbers, codes=codes, percent="share")
 
     def with_codes_of(self, family: Collection[float]) -> "Column":
-        """The column with further special codes: those of other columns (`family`), which may be rare in this one."""
+        """The column with those special codes of other columns (`family`) that it holds, however rarely."""
         if self.numbers is None:
             return self
         return replace(self, codes=tuple(sorted({*self.codes, *codes_among(self.numbers, family)})))
@@ -83,14 +83,14 @@ class Column:
         return values[~np.isin(values, self.codes)]
 
     def sides(self, has: Bool[np.ndarray, "n"]) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "m"]]:
-        """The quantities of the records where `has` is true, and of the others."""
+        """The quantities of the records where `has` is true, and of the others, without missing values and codes."""
         assert self.numbers is not None
         known = ~np.isnan(self.numbers) & ~np.isin(self.numbers, self.codes)
         return self.numbers[known & has], self.numbers[known & ~has]
 
     @property
     def whole(self) -> bool:
-        """Whether all numbers are integers, and small enough for an integer feature."""
+        """Whether all numbers are integers below 2^53 in size; false for a column of texts."""
         if self.numbers is None:
             return False
         values = np.append(self.numbers[~np.isnan(self.numbers)], self.codes)
@@ -98,14 +98,14 @@ class Column:
 
     @property
     def flag(self) -> bool:
-        """Whether all values are 0 and 1, or false and true."""
+        """Whether the values other than missing ones are just 0 and 1, or just false and true."""
         if self.numbers is None:
             return {level.lower() for level in self.levels} == {"false", "true"}
         return not self.codes and np.unique(self.known).tolist() == [0.0, 1.0]
 
     @property
     def constant(self) -> bool:
-        """Whether the column has at most one distinct value."""
+        """Whether the column has at most one distinct value, without missing ones and special codes."""
         if self.numbers is None:
             return len(self.levels) < 2
         known = self.known
@@ -113,7 +113,10 @@ class Column:
 
     @property
     def names_records(self) -> bool:
-        """Whether the column identifies records: each has its own text, or a number that is counted up."""
+        """Whether the column identifies records: texts without repetition, or whole numbers that count up by 1.
+
+        Whole numbers in another order do so only under a name such as "id". False for fewer than 20 records.
+        """
         if len(self.texts) < 20 or len(set(self.texts)) < len(self.texts):
             return False
         if self.numbers is None:
@@ -124,9 +127,10 @@ class Column:
 
     @property
     def usual(self) -> tuple[float, float]:
-        """The smallest and largest usual quantity.
+        """The smallest and the largest usual quantity, such as limits of advice.
 
-        Where there are many different ones, the lowest and highest hundredth are left out; a smallest value of 0 stays.
+        Where many quantities differ, the lowest and the highest hundredth of the records do not count; a smallest
+        quantity of 0 stays.
         """
         known = self.known
         if len(np.unique(known)) <= FEW_VALUES:
@@ -137,12 +141,12 @@ class Column:
 
     @property
     def long(self) -> bool:
-        """Whether numbers are written with more decimals than a person can follow, or with an exponent."""
+        """Whether a number is written with more than `MOST_DECIMALS` decimals, or with an exponent."""
         return re.search(rf"[eE]|\.\d{{{MOST_DECIMALS + 1}}}", "\n".join(self.texts)) is not None
 
     @property
     def decimals(self) -> int:
-        """Digits after the point in which a number can be stated to a person."""
+        """Number of digits after the point with which the column's numbers are stated to a person."""
         if not self.long:
             joined = "\n".join(self.texts)
             return next((n for n in range(MOST_DECIMALS, 0, -1) if re.search(rf"\.\d{{{n}}}", joined)), 0)
@@ -151,7 +155,7 @@ class Column:
 
     @property
     def step(self) -> int:
-        """The largest round number that divides all numbers; 1 where none does, or there are too few whole numbers."""
+        """The largest of `ROUND_STEPS` that divides all numbers; 1 where none does, or few whole numbers differ."""
         values = np.unique(np.abs(self.known)).astype(int).tolist() if self.whole else []
         if len(values) < FEWEST_VALUES:
             return 1
@@ -160,7 +164,7 @@ class Column:
 
     @property
     def apart(self) -> int:
-        """The largest step between few whole numbers from 0, such as 24 for terms of 36 and 60; 0 for other columns."""
+        """The largest step that leads to all of a few whole numbers, such as 24 for 36 and 60; 0 for other columns."""
         values = sorted({int(value) for value in self.known}) if self.whole else []
         if not 1 < len(values) < FEWEST_VALUES or values[0] < 0:
             return 0
@@ -171,7 +175,7 @@ class Column:
 def describe(
     name: str, texts: Sequence[str], known: Collection[str] = (), codes: Collection[float] = (), mark: str = "."
 ) -> Column:
-    """The column of these texts: its numbers or levels, missing values and special codes.
+    """The column with these texts as cells, in which numbers or levels, missing values and special codes are found.
 
     Parameters
     ----------
@@ -215,7 +219,7 @@ def _known_text(text: str, known: Collection[str]) -> str:
 
 
 def mark_among(columns: Iterable[Sequence[str]]) -> DecimalMark:
-    """The evidence for the decimal mark of a table, from its columns of numbers."""
+    """The decimal marks that the columns of numbers show, among `columns` of texts."""
     found = DecimalMark()
     for texts in columns:
         unique = [text for text in dict.fromkeys(map(str.strip, texts)) if text not in ABSENT_NUMBERS]
@@ -227,7 +231,7 @@ def mark_among(columns: Iterable[Sequence[str]]) -> DecimalMark:
 
 
 def strays(texts: Sequence[str], mark: str = ".") -> list[int]:
-    """The indices of the cells that are no numbers, in a column where nearly all cells are numbers; else empty."""
+    """The indices of cells that are no numbers, in a column of `texts` where nearly all cells are; else empty."""
     cells = _cells([text.strip() for text in texts], mark)
     odd = _strays(cells)
     found = [i for i, text in enumerate(texts) if text.strip() in odd]

@@ -28,10 +28,10 @@ class CutOff:
 
 
 def own_cut_off(manifest: dict[str, Any], facts: ModelFacts, ask: Ask) -> CutOff:
-    """The manifest with the threshold that the model itself decides by, where it shows one.
+    """`manifest` with the threshold at which the model itself decides, where its decisions on the records show one.
 
     A classifier that gives probabilities may have a threshold of its own, which is in the file as a parameter, or as a
-    constant of a graph. `ask` gives the outputs of the model for the records.
+    constant of a graph. `ask` gives the model's outputs for the records under a manifest.
     """
     by_label = _by_label(manifest, facts)
     outputs, labels = (None, None) if by_label is None else (ask(manifest), ask(by_label))

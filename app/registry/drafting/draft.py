@@ -89,7 +89,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafted:
-    """A model directory that a draft has written."""
+    """The result of a draft: the model directory that it has written."""
 
     directory: Path
     notes: tuple[str, ...]
@@ -101,10 +101,10 @@ class Drafted:
 
 
 def draft(wish: Wish, out: Path | None, trust: Trust) -> Drafted:
-    """Write a model directory from records and, where there is one, a model.
+    """Write a model directory from records and, where there is one, a model; to `out`, or one named after the records.
 
-    Raises `ModelRefused` where the records or the model cannot be read, or do not fit each other; `Undecided` where the
-    draft has questions that it does not guess. Nothing is written then.
+    Raises `ModelRefused` where the records or the model cannot be read, or do not fit each other; `Undecided` where a
+    question of the draft has no answer and it does not guess one. Nothing is then written.
     """
     if wish.id is not None and not re.fullmatch(ID, wish.id):
         raise ModelRefused(f'--id "{wish.id}" must be of lower-case letters, digits, ".", "_" and "-", at most 64')
@@ -127,7 +127,7 @@ class _Drafting:
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> Drafted:
-        """All steps; files are written once everything is known."""
+        """Take all steps of the draft; files are written only after the last decision."""
         wish = self.wish
         records = read_records(wish.data)
         facts = self._facts(records)

@@ -28,7 +28,7 @@ TIE = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The candidate manifest that was chosen, and how."""
+    """The manifest that was chosen among candidates, and what it was chosen by."""
 
     manifest: dict[str, Any]
     sentence: str = ""
@@ -43,7 +43,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Tries candidate manifests on the records, and compares outputs with the lender's scores and outcomes."""
+    """Asks the model about the records under each candidate manifest; compares outputs with scores and outcomes."""
 
     directory: Path
     trust: Trust
@@ -56,9 +56,10 @@ class Trial:
     """The columns of models that were fitted to the records, by encoding and features."""
 
     def choose(self, candidates: Sequence[dict[str, Any]]) -> Choice:
-        """The candidate manifest whose model agrees most with scores or outcomes; the first one without either.
+        """The candidate manifest under which the model agrees most with the lender's scores or, without them, outcomes.
 
-        Candidates with which the model gives no outputs are left out, unless none gives any.
+        It is the first candidate where there is neither. Candidates with which the model gives no outputs are left out,
+        unless none gives any.
         """
         if len(candidates) == 1 and self.scores is None:
             return Choice(manifest=candidates[0])
@@ -78,7 +79,10 @@ class Trial:
     def outputs(
         self, candidate: dict[str, Any], rows_raw: Float[np.ndarray, "m p"] | None = None
     ) -> Float[np.ndarray, "m"] | None:
-        """Outputs of the model under a candidate, in its unit, for `rows_raw` or all records; None if it gives none."""
+        """Outputs of the model, (m,), for `rows_raw`, or for all records where it is None; None if the model fails.
+
+        They are probabilities, logits, points or labels, as the `candidate` manifest says.
+        """
         asked = self._ask(candidate, self.rows_raw if rows_raw is None else rows_raw)
         return None if asked is None else asked.outputs
 

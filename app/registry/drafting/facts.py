@@ -14,7 +14,7 @@ from app.registry.artifact import Format
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """The facts that a model's file, or its server, states, before the draft reads any records."""
+    """What a model's file, or its server, states about the model and its columns."""
 
     format: Format
     file: str
@@ -82,11 +82,11 @@ class ModelFacts:
         return self.format is Format.HTTP
 
     def over(self, table: Mapping[str, Sequence[str]]) -> "ModelFacts":
-        """The facts, completed with a table of records.
+        """The facts, completed by what a table of records shows, given as texts by column.
 
-        A column of numbers whose values are exactly one of `groups` has these as levels; columns whose levels the file
-        has as codes only get levels, as in `with_numbers`. Where LightGBM has written underscores for blanks, names get
-        their blanks.
+        A column of numbers whose values are exactly those of one of `groups` gets these as levels. Columns whose levels
+        the file has only as codes get levels from the whole numbers in the table. Where LightGBM has written
+        underscores for blanks in names, the names get their blanks.
         """
         blanks = {re.sub(r"\s", "_", name): name for name in table if re.search(r"\s", name)}
         own = {name: blanks[name] for name in self.names or () if name not in table and name in blanks}
@@ -118,7 +118,7 @@ class ModelFacts:
         )  # fmt: skip
 
     def with_numbers(self, whole: Mapping[str, set[int]]) -> "ModelFacts":
-        """The facts with levels for columns of whole numbers whose levels the file has as codes only.
+        """The facts with levels for columns of whole numbers whose levels the file has only as codes.
 
         Parameters
         ----------
@@ -155,5 +155,5 @@ def _whole(texts: Sequence[str]) -> set[int]:
 
 
 def unreadable(file: str, what: str) -> ModelRefused:
-    """The error that refuses a file that is not `what`, such as a LightGBM model."""
+    """The error that refuses a file which cannot be read as `what`, such as "a LightGBM model"."""
     return ModelRefused(f"{file} is not {what}, or it is damaged or cut off: save the model again")

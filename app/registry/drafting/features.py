@@ -47,7 +47,7 @@ CODE = re.compile(r"[A-Za-z]?\d+")
 
 @dataclass(slots=True)
 class FeatureDraft:
-    """One feature of a manifest: its keys, and what a person should decide."""
+    """One feature of a manifest that is being drafted: its keys, and comments that ask a person to decide."""
 
     keys: dict[str, Any]
     comments: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ class FeatureDraft:
 
     @property
     def name(self) -> str:
-        """The column of the records."""
+        """The name of the feature, which is that of its column in the records."""
         return str(self.keys["name"])
 
 
@@ -103,9 +103,9 @@ def too_many(name: str, count: int) -> str:
 
 
 def order(feature: FeatureDraft, levels: Sequence[str], facts: ModelFacts) -> None:
-    """Make a categorical feature ordinal, with its levels rising in this order.
+    """Make a categorical feature ordinal, with `levels` as its order, from the lowest to the highest.
 
-    Nothing changes where the model's input depends on the order of the levels in the manifest.
+    Does nothing where another order of levels in the manifest would change the model's input.
     """
     if feature.keys["type"] != "categorical":
         return
@@ -192,15 +192,15 @@ def _missing(found: FeatureDraft, source: Source, column: Column, facts: ModelFa
 
 
 def advise(found: FeatureDraft, column: Column, answer: str | None = None) -> bool:
-    """Write into a feature how people can change it: nothing that its name forbids, nothing unusual in the records.
+    """Write into `found` how people can change the feature, as its name and the usual values in the records allow.
 
     Parameters
     ----------
-    answer : the lender's own answer, one of `CHANGES`
+    answer : the lender's own answer, one of `CHANGES`; None without one
 
     Returns
     -------
-    Whether neither name nor values say what the column is: it is then fixed, until the lender says more.
+    True where neither name nor values say what the column is; the feature is then fixed, until the lender says more.
     """
     kind = found.keys["type"]
     if "derived" in found.keys:
@@ -233,7 +233,7 @@ def advise(found: FeatureDraft, column: Column, answer: str | None = None) -> bo
 
 
 def ask_codes_once(features: Sequence[FeatureDraft]) -> None:
-    """In the comments, ask only at the first feature with special codes what the codes of all features mean."""
+    """Remove the question what special codes mean from the comments of all features but the first that has it."""
     coded = [feature for feature in features if "special" in feature.keys]
     codes = sorted({code for feature in coded for code in feature.keys["special"]})
     shown = f"; what do {listed([f'{code:g}' for code in codes])} mean here and below?" if len(codes) > 1 else MEANING
@@ -249,7 +249,7 @@ CHANGES = ("none", "increase", "decrease", "any", "protected")
 
 
 def change_question(column: Column, outcome: Outcome | None) -> Question:
-    """The question whether, and in which direction, people can change a column."""
+    """The question whether people can change a column, and in which direction."""
     why: tuple[str, ...] = ()
     if outcome is not None and column.numbers is not None and not column.constant:
         good, bad = _means(column, outcome)
@@ -268,9 +268,9 @@ TERMS: Mapping[str, dict[str, Any]] = {
 
 
 def terms_question(found: FeatureDraft) -> Question | None:
-    """The question whether a column is a term of the contract, and which values of it are better for applicants.
+    """The question whether the lender sets a column, and whether more or less of it is better for applicants.
 
-    None where its name does not suggest a term.
+    None where the column's name does not suggest a term of the contract.
     """
     if not names_a_term(found.name) or found.keys.get("protected") or "derived" in found.keys:
         return None
@@ -290,7 +290,7 @@ def _means(column: Column, outcome: Outcome) -> tuple[float, float]:
 
 
 def doubted(found: FeatureDraft, column: Column, outcome: Outcome) -> str:
-    """The sentence that says why the direction of a changeable number is in doubt; empty where it is not."""
+    """The sentence that says why the direction of a changeable number is in doubt; empty where there is no doubt."""
     change = found.keys.get("change", "any")
     fixed = found.keys.get("protected") or change == "none" or "derived" in found.keys
     if fixed or found.keys["type"] not in ("integer", "continuous") or column.constant:

@@ -31,7 +31,7 @@ Pace = Literal["", "job", "savings"]
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Keys and a comment for a feature, which its name suggests."""
+    """Keys and a comment that a draft gives to a feature because of its name or its levels."""
 
     pattern: re.Pattern[str]
     comment: str
@@ -46,7 +46,7 @@ class Hint:
     """What a change waits for: nothing, another job, or money that is put aside every month."""
 
     def takes(self, low: float, high: float, levels: int = 0) -> dict[str, float]:
-        """The key `takes` of a manifest, which says how many months a change of the feature takes; empty if not known.
+        """The key `takes` of a feature as `{key: months}`, such as `months_per_unit`; empty where no time is known.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ YEAR = 12
 
 
 def months_per_unit(low: float, high: float) -> float:
-    """Months that a change by one unit takes, for a number that is usual between `low` and `high`."""
+    """Months that a change by one unit takes, if one from `low` to `high`, the usual range, takes a year."""
     return float(f"{YEAR / (high - low):.2g}")
 
 
@@ -268,12 +268,12 @@ _TERMS = re.compile(
 
 
 def names_a_term(name: str) -> bool:
-    """Whether a name suggests a term of the contract, which the lender sets."""
+    """Whether a column's name suggests a term of the contract, which the lender sets."""
     return _TERMS.search(plain_name(name)) is not None
 
 
 def hint_of_levels(levels: Sequence[str]) -> Hint | None:
-    """The hint that the levels of a column suggest, whatever its name; None where they suggest none."""
+    """The hint that the levels of a column give, whatever its name; None where they give none."""
     plain = {re.sub(r"[^a-z0-9äöü]+", " ", level.lower()).strip() for level in levels}
     for words, what in LEVELS:
         if len(plain & words) >= 2:
@@ -290,12 +290,12 @@ _NOT_PROPOSED = re.compile(
 
 
 def proposed(level: str) -> bool:
-    """Whether people may be advised to move to a level: not to one such as "unknown" or "unemployed"."""
+    """Whether a draft lets people be advised to move to a level; false for one such as "unknown" or "unemployed"."""
     return _NOT_PROPOSED.fullmatch(level.strip().lower()) is None
 
 
 def plain_name(name: str) -> str:
-    """A name in lower-case words with underscores between them."""
+    """A column's name as lower-case words with underscores between them."""
     split = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z0-9])(?=[A-Z][a-z])", "_", name)
     return re.sub(r"[^a-z0-9]+", "_", split.lower()).strip("_")
 
@@ -308,7 +308,7 @@ def hint_of(name: str, type: str) -> Hint | None:
 
 
 def scale_of(levels: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The levels in the order that their words suggest; None where they suggest none."""
+    """The levels from low to high, as their words suggest; None where they suggest no order."""
     plain = {level.strip().lower(): level for level in levels}
     for scale in SCALES:
         if len(plain) == len(levels) and set(plain) <= set(scale):

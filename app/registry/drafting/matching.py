@@ -16,7 +16,7 @@ MISSING_MARKS = frozenset({"missing", "isna", "is_na", "is_missing", "nan", "na"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A column of the records, and the columns of the model that come from it."""
+    """A column of the records, and the columns of the model that are computed from it."""
 
     column: str
     levels: tuple[str | None, ...] | None = None
@@ -28,7 +28,7 @@ class Source:
 
 
 def match(names: Sequence[str], columns: Mapping[str, Column], model: str) -> list[Source]:
-    """The columns of the records from which the columns of a model come, in the model's order.
+    """The columns of the records that the model's columns are computed from, in the model's order.
 
     Raises `ModelRefused` where a column of the model comes from no column of the records, or the model lacks a column
     for several levels.
@@ -54,9 +54,11 @@ def match(names: Sequence[str], columns: Mapping[str, Column], model: str) -> li
 
 
 def match_width(width: int, columns: Mapping[str, Column], model: str) -> list[Source]:
-    """The columns of the records as those of a model whose file names none, in the order of the records.
+    """The columns of the records, in their order, as those that a model takes whose file does not name its columns.
 
-    Raises `ModelRefused` where the number of columns (`width`) does not fit.
+    Columns that only identify records, such as an account number, are left out.
+
+    Raises `ModelRefused` where the number of columns that the model takes (`width`) does not fit.
     """
     used = [column for column in columns.values() if not column.names_records]
     for pairs in (False, True):  # levels of two, as two columns or as one
@@ -77,7 +79,7 @@ def match_width(width: int, columns: Mapping[str, Column], model: str) -> list[S
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first of some names, and the number of the others, as one text."""
+    """The first 8 of some names, and how many others there are, as one text without quotation marks."""
     return printable.listed(names, 8, quote="")
 
 

@@ -26,10 +26,10 @@ REGISTERED = ("models:/", "runs:/")
 
 @contextmanager
 def fetched(model: str) -> Iterator[Path]:
-    """The path of a model's file or directory.
+    """The local path of a model's file or directory.
 
     A name in an MLflow registry is downloaded by MLflow's own library, from the server that `MLFLOW_TRACKING_URI`
-    names, and deleted on exit.
+    names; the download is deleted on exit.
 
     Raises `ModelRefused` where the library is not installed, or finds no such model.
     """
@@ -51,7 +51,7 @@ def fetched(model: str) -> Iterator[Path]:
 
 
 def locate(directory: Path) -> tuple[str, Path, dict[str, str]]:
-    """Flavour, file of the model, and the type of each column that its signature names.
+    """The MLflow flavor of the model in a directory, its file, and the type of each column in its signature, by name.
 
     Raises `ModelRefused` where MLflow has not written the directory, or the model in it cannot be read.
     """

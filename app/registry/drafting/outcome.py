@@ -47,7 +47,7 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """A column of outcomes, reduced to two values."""
+    """The records that have an outcome, and their outcomes, reduced to two values."""
 
     name: str
     rows: list[int]
@@ -57,13 +57,13 @@ class Labels:
     values: tuple[str, str]
 
     def of(self, value: str) -> Bool[np.ndarray, "n"]:
-        """Whether each record has the outcome `value`."""
+        """Whether each of the records with an outcome has the outcome `value`."""
         return np.array([text == value for text in self.texts])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of each record: favourable or not."""
+    """Whether each record has the favourable outcome, and what that outcome is called."""
 
     name: str
     favourable: Bool[np.ndarray, "n"]
@@ -72,7 +72,7 @@ class Outcome:
 
 
 def labels_of(name: str, texts: Sequence[str], favourable: str | None = None) -> Labels:
-    """The labels in a column; where it has more than two values, those that are not `favourable` become one.
+    """The labels in a column of `texts`; of more than two values, all but `favourable` become one: "not {favourable}".
 
     Raises `ModelRefused` where the column has one value, or more than `MOST_CLASSES`; `Undecided` where it has more
     than two, and `favourable` is None.
@@ -101,7 +101,7 @@ def labels_of(name: str, texts: Sequence[str], favourable: str | None = None) ->
 
 
 def outcome_question(labels: Labels, columns: Mapping[str, Column], scores: Float[np.ndarray, "n"] | None) -> Question:
-    """The question which value of the label is favourable, with what the records show about it."""
+    """The question which value of a label is favourable; it states how the records with either value differ."""
     first, second = labels.values
     has = labels.of(second)
     shares = f"{second} in {has.sum():,} records ({has.mean():.1%}), {first} in {(~has).sum():,}"
@@ -122,7 +122,7 @@ def outcome_question(labels: Labels, columns: Mapping[str, Column], scores: Floa
 
 
 def class_question(classes: Sequence[object]) -> Question:
-    """The question which class of a model is favourable, where no column of the records has outcomes."""
+    """The question which class of a model is favourable, for records without a column of outcomes."""
     named = tuple(str(one) for one in classes)
     return Question(
         key=FAVOURABLE, sentence="Which class of the model is the good outcome, that of people who get a yes?",
@@ -132,12 +132,12 @@ def class_question(classes: Sequence[object]) -> Question:
 
 
 def chance(favourable: Bool[np.ndarray, "n"] | None) -> float:
-    """The largest area under the curve that chance alone can reach: up to it, outcomes say nothing of a model."""
+    """The largest area under the curve that a model without knowledge may reach by chance; outcomes decide above it."""
     return CHANCE if favourable is None else max(CHANCE, 0.5 + SURE * auc_deviation(favourable))
 
 
 def side_question(key: str, sides: Sequence[str], area: float) -> Question:
-    """The question which class, or which points, go with the good outcome, where the outcomes do not show it."""
+    """The question which class or which points (by `key`) mean the good outcome, which an AUC of `area` leaves open."""
     what = "Which class of the model goes with" if key == FAVOURABLE else "Which points go with"
     return Question(
         key="class" if key == FAVOURABLE else key, sentence=f"{what} the good outcome?", allowed=tuple(sides),
@@ -146,11 +146,12 @@ def side_question(key: str, sides: Sequence[str], area: float) -> Question:
 
 
 def signs(columns: Mapping[str, Column], has: Bool[np.ndarray, "n"]) -> list[tuple[str, str, float, float, float]]:
-    """The columns in which people with an outcome differ plainly from all others, the clearest first.
+    """The columns in which people with an outcome (`has`) differ plainly from all others, the clearest first.
 
     Returns
     -------
-    Words, column, how strongly it speaks for (above 0) or against the outcome, and its means with and without that.
+    For each column: words such as "higher incomes"; its name; by how many standard deviations it speaks for the outcome
+    as the good one, or below 0 against it; its mean with the outcome; and its mean without
     """
     found: dict[str, tuple[str, str, float, float, float]] = {}
     for name, column in columns.items():
@@ -175,7 +176,7 @@ def _less(words: str) -> str:
 
 
 def refuse_contradiction(outcome: Outcome, scores: Float[np.ndarray, "n"] | None) -> None:
-    """Raise `ModelRefused` where scores are lower with the favourable outcome: scores or outcomes are then wrong."""
+    """Raise `ModelRefused` where records with the favourable outcome have lower scores: one of both is then wrong."""
     if scores is None:
         return
     known = ~np.isnan(scores)

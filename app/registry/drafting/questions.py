@@ -17,7 +17,7 @@ ANSWERS = "answers.yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One question of a draft to the lender; it is the same whichever step of the draft asks it."""
+    """One question of a draft to the lender."""
 
     key: str
     """The question's key in an answers file, such as `favourable`; it has no dot."""
@@ -37,23 +37,23 @@ class Question:
 
     @property
     def name(self) -> str:
-        """The name of the question among the answers: `favourable`, or `change.income` for a column."""
+        """The name by which answers refer to the question: `favourable`, or `change.income` for the column `income`."""
         return self.key if self.column is None else f"{self.key}.{self.column}"
 
     @property
     def flags(self) -> str:
-        """The flags of the command line that answer the question."""
+        """The flags of the command line that answer the question, one for each allowed answer, as one text."""
         given = [f"{self.flag} {shlex.quote(one)}" if self.flag else f"--answer {shlex.quote(f'{self.name}={one}')}"
                  for one in self.allowed or ("NUMBER",)]  # fmt: skip
         return " or ".join(given)
 
     @property
     def sample(self) -> str:
-        """Text in place of the answer in a file: the default answer if there is one, else all allowed ones."""
+        """The text that an answers file has in place of an answer: the default, or all allowed answers."""
         return self.keep if self.keep in self.allowed else " or ".join(self.allowed) or "NUMBER"
 
     def read(self, answer: str) -> str:
-        """The allowed answer that a text means. Raises `ModelRefused` where it means none."""
+        """The allowed answer that a text means, or a number as written. Raises `ModelRefused` where it means none."""
         plain = answer.strip()
         if not self.allowed and _number(plain) is not None:
             return plain
@@ -88,9 +88,10 @@ class Questions:
     asked: dict[str, Question] = field(default_factory=dict)
 
     def ask(self, question: Question) -> str | None:
-        """The answer to a question, which counts as asked from now on; None where none is given.
+        """The answer to a question; None without one. The question counts as asked from now on.
 
-        Without an answer, a draft assumes what is likeliest, until `settle`.
+        Without an answer, a draft assumes what is likeliest until `settle`, which refuses an unanswered required
+        question.
         """
         self.asked[question.name] = question
         given = self.given.get(question.name)
@@ -107,10 +108,10 @@ class Questions:
             raise Undecided(needed)
 
     def close(self) -> None:
-        """Check, after the last question of the draft, that nothing is open and every answer has its question.
+        """Check, after the last question of the draft, that nothing is open and that every answer has its question.
 
-        Raises `Undecided` as `settle`, and where a person at a terminal was not asked yet; `ModelRefused` for an answer
-        without a question.
+        Raises `Undecided` where a required question has no answer, or a person at a terminal was not asked a question
+        yet; `ModelRefused` for an answer without a question.
         """
         self.settle()
         if self.kept is not None and (more := [one for one in self.open if one.keep and one.name not in self.kept]):
@@ -141,7 +142,7 @@ class Questions:
 
 
 def read_answers(path: Path) -> dict[str, str]:
-    """The answers in a YAML or JSON file, as texts, by the names of questions.
+    """By name of a question, the answer in a YAML or JSON file, as text.
 
     Raises `ModelRefused` where the file cannot be read, or has another form.
     """
@@ -170,7 +171,7 @@ def read_answers(path: Path) -> dict[str, str]:
 
 
 def answers_of(pairs: Iterable[str]) -> dict[str, str]:
-    """The answers in `KEY=VALUE` texts. Raises `ModelRefused` for another text."""
+    """By name of a question, the answer in each of the `KEY=VALUE` texts. Raises `ModelRefused` for another text."""
     found: dict[str, str] = {}
     for pair in pairs:
         name, sign, answer = pair.rpartition("=")
@@ -181,13 +182,13 @@ def answers_of(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def text_of(number: int, question: Question) -> str:
-    """A question with its number, reasons and flags, in lines."""
+    """The lines that show a question on a terminal: its number, sentence, reasons and flags."""
     lines = [f"{number}. {question.sentence}", *(f"   {one}" for one in question.why), f"   Say {question.flags}"]
     return "\n".join(lines)
 
 
 def nested(answers: Mapping[str, str]) -> dict[str, Any]:
-    """The answers as an answers file has them: `change.income` is `income` below `change`."""
+    """The answers in the form of an answers file: that to `change.income` is under `income` below `change`."""
     found: dict[str, Any] = {}
     for name, answer in answers.items():
         key, dot, column = name.partition(".")
@@ -199,7 +200,7 @@ def nested(answers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def same(text: str, value: object) -> bool:
-    """Whether a text of the records means a value, as "1" means 1, and "True" means true."""
+    """Whether a cell of the records means a value: "True" means true, and "1" or "1.0" means 1."""
     if text == str(value).strip() or text.lower() == str(value).strip().lower():
         return True
     first, second = _number(text), _number(str(value))

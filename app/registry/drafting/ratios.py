@@ -30,7 +30,7 @@ RATIO = re.compile(r"(^|_)(percent|pct|ratio|share|rate|dti|pti|lti|ltv|per|to|b
 
 
 def combine(features: Sequence[FeatureDraft], columns: Mapping[str, Column], *, exact: bool) -> None:
-    """Mark each feature that is a ratio or sum of two others in all records as derived from them.
+    """Mark each feature that is the ratio or sum of two others, in all records, as derived from these.
 
     With `exact`, scores will be compared: a formula does not round, so a ratio that the records have rounded stays a
     feature of its own, and nobody is advised to change it or the two others.
@@ -103,7 +103,10 @@ def _written(name: str) -> str:
 
 
 def derive(features: Sequence[FeatureDraft], columns: Mapping[str, Column], facts: ModelFacts) -> None:
-    """Mark each number that follows from the level of another feature as derived from it; order the levels by it."""
+    """Mark each number that the level of another feature determines, in all records, as derived from that feature.
+
+    The levels of the other feature are then ordered by the number.
+    """
     levelled = [feature for feature in features if feature.keys["type"] in ("categorical", "ordinal")]
     for number in features:
         if number.keys["type"] not in ("integer", "continuous") or number.keys.get("missing"):

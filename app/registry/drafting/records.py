@@ -20,7 +20,7 @@ LEAST = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """A table of texts, by column; an absent value is empty."""
+    """A table of records as texts, by column; an absent value is an empty text."""
 
     columns: dict[str, list[str]]
     file: str
@@ -35,7 +35,7 @@ class Records:
         return len(next(iter(self.columns.values())))
 
     def column(self, name: str, what: str) -> list[str]:
-        """The texts of a column. Raises `ModelRefused`, which says what it is for (`what`), if there is none."""
+        """The texts of a column. Raises `ModelRefused` without it; its sentence says what it is for (`what`)."""
         if name not in self.columns:
             raise ModelRefused(f'{self.file} has no column "{name}" for {what}; it has {", ".join(self.columns)}')
         return self.columns[name]
@@ -46,7 +46,7 @@ class Records:
         return replace(self, columns=columns, lines=[self.lines[i] for i in rows] if self.lines else ())
 
     def place(self, record: int) -> str:
-        """The place of a record in the file, in words."""
+        """Words for the place of a record, by its index, such as "line 3 of loans.csv"."""
         return f"line {self.lines[record]} of {self.file}" if self.lines else f"record {record} of {self.file}"
 
 

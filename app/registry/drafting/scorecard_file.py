@@ -52,7 +52,7 @@ def read(name: str, content: bytes) -> ModelFacts:
 
 
 def is_json(content: bytes) -> bool:
-    """Whether the bytes are a scorecard of toad in JSON: for each feature, the points of its bins or levels."""
+    """Whether the bytes are a scorecard of the library toad in JSON: by feature, the points of its bins or levels."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
@@ -64,7 +64,7 @@ def is_json(content: bytes) -> bool:
 
 
 def read_json(name: str, content: bytes) -> ModelFacts:
-    """The facts that a scorecard of toad in JSON states. Raises `ModelRefused`."""
+    """The facts that a scorecard of the library toad in JSON states. Raises `ModelRefused`."""
     found = json.loads(content)
     rows = [(feature, text, repr(points)) for feature, of in found.items() for text, points in of.items()]
     return _converted(name, rows)

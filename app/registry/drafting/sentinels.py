@@ -32,10 +32,11 @@ def sentinels(
     *,
     scored: bool,
 ) -> tuple[float | None, ...]:
-    """The numbers that the model may read as missing values, the likeliest first; None for no such number.
+    """The numbers that the model may read as missing values, the likeliest first; None stands for no such number.
 
-    Without scores, the draft asks which number it is, where a column had missing values in training but has none in the
-    records; and which number fills missing values, where only the records have some.
+    Where only the training had missing values in a column, the draft asks which number of the records the model reads
+    as one; where only the records have some, it asks which number fills them. With scores (`scored`), these questions
+    need no answer.
     """
     _fill(facts, features, columns, questions, scored=scored)
     if facts.saw_missing is None:

@@ -22,7 +22,7 @@ METHODS = {"predict_proba": Output.PROBABILITY, "decision_function": Output.MARG
 
 
 def read(name: str, content: bytes, trust: Trust) -> ModelFacts:
-    """The facts that the file of an estimator or pipeline states.
+    """The facts that the file of a scikit-learn estimator or pipeline states.
 
     Raises `ModelRefused` where the file cannot be read, is not trusted, or holds no fitted classifier.
     """

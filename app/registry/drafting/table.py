@@ -30,7 +30,7 @@ PERCENT = "percent"
 def columns_of(
     records: Records, facts: ModelFacts, questions: Questions, *, left_out: Collection[str | None], scored: bool
 ) -> dict[str, Column]:
-    """The columns of the records that may be features, by name: all but `left_out`.
+    """By name, the columns of the records that may be features: all but those in `left_out`.
 
     Columns of percentages become shares where the model takes shares: the lender is asked, unless scores can show it
     (`scored`). Raises `ModelRefused` where a column of numbers has other texts, or the table has two decimal marks.

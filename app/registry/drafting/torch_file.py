@@ -16,7 +16,7 @@ WEIGHTS = "weights.safetensors"
 
 
 def read(name: str, content: bytes) -> ModelFacts:
-    """The facts that the file of a state dict states; their `content` has the names that the service knows.
+    """The facts that a PyTorch state dict states; in their `content`, the arrays have the names that the service knows.
 
     Raises `ModelRefused` where the file holds anything but dense layers in one chain.
     """
