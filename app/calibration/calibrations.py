@@ -54,7 +54,7 @@ class Calibrations:
         ------
         UnknownModel : no version of the model is registered
         LedgerUnavailable : the ledger cannot be read
-        Overloaded, LaneCrashed, LaneTimeout : as `Pool.run`
+        Overloaded, LaneCrashed, LaneTimeout : no child was free in time, the child died, or it took too long
         """
         self._models.require_known(model_id)
         with long_calls():

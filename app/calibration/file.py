@@ -27,7 +27,7 @@ class CalibrationRecord(BaseModel):
 
 
 def read_calibration(directory: Path) -> Calibration | None:
-    """The correction in the directory of a version; None where none is stored, or a damaged one, which is logged."""
+    """The correction stored for a version; None if its directory holds none, or a damaged file, which is logged."""
     found = stamp(directory / CALIBRATION)
     return None if found is None else _read(directory, found)
 
@@ -44,7 +44,7 @@ def _read(directory: Path, of: Stamp) -> Calibration | None:  # noqa: ARG001
 
 
 def write_calibration(directory: Path, calibration: Calibration | None) -> None:
-    """Store the correction of a version in its directory, unless that holds the same already. Raises `OSError`."""
+    """Store the correction of a version in its directory, unless it is there already. Raises `OSError`."""
     content = CalibrationRecord(correction=calibration).model_dump_json(indent=2).encode() + b"\n"
     path = directory / CALIBRATION
     if (read_regular(path) if path.exists() else None) != content:

@@ -178,7 +178,7 @@ class Checks:
 
 
 def calibration(store: Store, model_id: str, *, deadline_s: float) -> Json:
-    """The `CalibrationAnswer` of a model as JSON; also stores the correction of each of its versions.
+    """The `CalibrationAnswer` of a model as JSON; stores each version's correction if there was time for all checks.
 
     Raises
     ------

@@ -50,7 +50,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a child must have loaded before it begins a call: by ``function(*args)``, which is idempotent."""
+    """Something, such as a model, that a child loads before a call, by ``function(*args)``; loading is idempotent."""
 
     name: str
     """Name of what it loads."""
@@ -68,7 +68,7 @@ _fork_servers: set[int] = set()
 def start_fork_server() -> None:
     """Start the fork server of this process unless it runs. Children inherit its environment.
 
-    It takes about a second to import what children need, while this process goes on.
+    The fork server imports what children need, which takes about a second; this process goes on meanwhile.
     """
     CONTEXT.set_forkserver_preload(["app.pool.preload"])
     with _starting:
@@ -86,7 +86,7 @@ def start_fork_server() -> None:
 
 
 def end_fork_server() -> None:
-    """End the fork server of this process and all its children; the next child starts a new one."""
+    """Kill the fork servers of this process and all their children; the next child starts a new fork server."""
     while _fork_servers:
         if not _has_ended(pid := _fork_servers.pop()):
             os.kill(pid, signal.SIGKILL)
@@ -159,7 +159,10 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether the process holds its end of the socket; asks the kernel, as the event loop may not know yet."""
+        """Whether the process still holds its end of the socket.
+
+        Asks the kernel, which knows before the event loop does.
+        """
         return not self._ended.is_set() and is_connected(self._socket)
 
     @property
@@ -169,18 +172,18 @@ class Child:
 
     @property
     def known(self) -> int:
-        """Number of `Need`s that the child has met, as by loading a model, and cannot have dropped."""
+        """Number of needs, such as models, that the child has loaded and has not dropped to make room for others."""
         return len(self._met)
 
     def has_met(self, need: Need | None) -> bool:
-        """Whether the child has met a `Need`, as by loading its model, and cannot have dropped it."""
+        """Whether the child has loaded a need, such as a model, and has not dropped it; False for None."""
         return need in self._met
 
     async def meet(self, need: Need, cpu_s: float, origin: Origin = (None, None)) -> None:
         """Load what is needed within `cpu_s` of processor time, and `WALL_FACTOR` times that by the clock.
 
-        After a cancellation, `Overloaded` (it took longer) or `LaneCrashed`, the child must be replaced. Any other
-        `RecourseError` is that of the function that loads.
+        After a cancellation, `Overloaded` (loading took longer) or `LaneCrashed`, the child must be replaced. Any other
+        `RecourseError` comes from the function that loads.
         """
         self.loading = need.name
         wall_s = WALL_FACTOR * cpu_s
@@ -242,7 +245,10 @@ class Child:
         return message
 
     async def kill(self) -> None:
-        """Kill the process and wait for its end; one that has not begun ends as its socket closes."""
+        """Kill the process and wait for its end, at most `END_S` seconds.
+
+        Of a process that is not ready for calls yet only the socket is closed, at which it ends.
+        """
         if self._writer is None:
             self._socket.close()
             self._theirs.close()

@@ -107,7 +107,7 @@ class Pool:
         return min(len(self._children), self.size)
 
     def state(self) -> LaneState:
-        """How many children are busy, idle, starting or loading, and how many calls wait."""
+        """How many children are busy, idle, starting or loading, how many ended and why, and how many calls wait."""
         idle, warming = len(self._free), len(self._loads)
         return LaneState(
             busy=len(self._children) - idle - warming,
@@ -119,7 +119,7 @@ class Pool:
 
     @property
     def problems(self) -> dict[str, str]:
-        """Why some child could not load a model at its last attempt, by the name of the model."""
+        """Why a child could not load a model at its last attempt: a sentence by the name of the model."""
         return {name: why for child in self._children for name, why in child.problems.items()}
 
     @property
@@ -133,7 +133,10 @@ class Pool:
         return {child.pid for child in self._children if child.pid is not None}
 
     def start(self) -> None:
-        """Start all children in the background, at the first call only; calls wait until a child is ready."""
+        """Start all children in the background; only the first `start` has an effect.
+
+        Calls wait until a child is ready.
+        """
         if not self._started:
             self._started = True
             self._balance()

@@ -163,7 +163,7 @@ def _answer(message: bytes, channel: socket.socket) -> bytes:
 def die_with(parent: int) -> None:
     """Let the kernel kill this process when its parent dies.
 
-    Linux only. Elsewhere a child without a parent ends when it next reads or writes, or by its alarm.
+    Linux only. Elsewhere a child without a parent ends when it next reads or writes, or when its alarm goes off.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -35,9 +35,9 @@ def long_calls(long: bool = True) -> Iterator[None]:
 class Turns:
     """The queues in which calls wait for a child of one pool; used from one event loop.
 
-    Each caller has a queue of short calls and one of long ones, and the queue that was served longest ago is the next
-    (round robin, in which a caller who asks now and then does not wait for those that ask all the time). Long calls
-    get at most all children but one, if there are several, so that a short one waits for no long one.
+    Each caller has a queue of short calls and a queue of long ones. The queue that was served longest ago is next
+    (round robin), so a caller who asks now and then does not wait for callers who ask all the time. If there are
+    several children, long calls use all but one at most, so that a short call does not wait for a long one.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ class Turns:
     def join(self, most: int, need: Need | None = None) -> asyncio.Future[Child]:
         """Queue a call of the current caller; the future gives a free child, if possible one that has met `need`.
 
-        Raises `Overloaded` if `most` calls of the caller wait already. Of long calls fewer may wait: in a queue of
-        many, each would have used up its deadline when its turn comes.
+        Raises `Overloaded` if `most` short calls of the caller wait already, or an eighth of that many long calls: at
+        the end of a longer queue a long call would have used up its deadline before its turn.
         """
         name = caller.get(), _long.get()
         most = max(1, most // LONG_SHARE) if _long.get() else most
@@ -75,7 +75,7 @@ class Turns:
         return turn
 
     def serve(self, free: list[Child]) -> None:
-        """Give free children to the waiting calls whose turn it is."""
+        """Give free children to the waiting calls whose turn it is; removes those children from `free`."""
         while free and (found := self._next()) is not None:
             turn, long, need = found
             child = next((one for one in reversed(free) if one.has_met(need)), free[-1])

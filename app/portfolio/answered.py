@@ -39,7 +39,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered(AnswerPart):
-    """What a version answers a person, without values of features."""
+    """A version's answer to one person: status, proof, cost and changed features, but no values of features."""
 
     status: Literal["found", "not_found"]
     reason: str | None
@@ -69,7 +69,7 @@ class Asked:
 
     @property
     def actions(self) -> ActionSet:
-        """The changes that are open to the person."""
+        """The action set of the person."""
         return self.problem.action_set
 
     @property
@@ -90,7 +90,7 @@ class Asked:
         return (self.found.diagnostics.model_rows or 0) + (0 if self.known is None else self.known.asked)
 
     def answered(self, unit: ActionSet) -> Answered:
-        """The answer without values of features; costs are in units of `unit`, since spreads differ by version."""
+        """The answer without values of features; the action set `unit` gives its cost, as spreads differ by version."""
         row_raw, known, verdict = self.row_raw, self.known, self.found.verdict
         best = self.found.counterfactuals[0] if self.found.counterfactuals else None
         changed = () if row_raw is None else unit.changes(row_raw)
@@ -108,7 +108,7 @@ class Asked:
 
 
 def row_raw_of(model: LoadedModel, row: Json) -> Row:
-    """The raw values of a job's row, which names a reference record or holds an applicant; raises its error if any."""
+    """The raw values of a row of a job, which names a reference record or holds an applicant, or raises its error."""
     if "refused" in row:
         raise RecourseError.from_dict(row["refused"])
     if "reference_row" in row:
@@ -131,14 +131,14 @@ def accepts(black_box: BlackBox, score: float) -> bool:
 
 
 def without_errors(found: Mapping[int, Found | RecourseError], errors: MutableMapping[int, Any]) -> dict[int, Found]:
-    """The entries of `found` that are no errors; the errors are added to `errors`."""
+    """The entries of `found` that are not errors; copies those that are into `errors`, in place."""
     errors.update({i: one for i, one in found.items() if isinstance(one, RecourseError)})
     return {i: one for i, one in found.items() if not isinstance(one, RecourseError)}
 
 
 @dataclass(slots=True)
 class Unanswered:
-    """Counts of the people for whom the search found nothing, made of each `Answered` as plain data."""
+    """Counts of people for whom the search found nothing; `add` takes each person's `Answered` as plain data."""
 
     proven: Counter[str] = field(default_factory=Counter)
     """Without recourse, by the kind of proof."""
@@ -148,7 +148,7 @@ class Unanswered:
     late: int = 0
 
     def add(self, one: Json) -> None:
-        """Count one person's `Answered`; recourse that the search found adds to no count."""
+        """Count one person's `Answered`; recourse that the search found adds to no count but `late`."""
         self.late += one["reason"] == Reason.DEADLINE
         if one["status"] == "found":
             self.missed_by_search += one["reason"] is not None
@@ -167,7 +167,7 @@ class Unanswered:
 def answers(
     ref: ModelRef, common: Question, payload: Json, rows_raw: Mapping[int, Row]
 ) -> dict[int, Asked | RecourseError]:
-    """The answer of a version to each person whom it refuses, with a seed of its own, or the error that prevents it.
+    """A version's answer to each person in `rows_raw`, all of whom it refuses, or the error that prevents an answer.
 
     Parameters
     ----------

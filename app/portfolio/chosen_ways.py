@@ -94,14 +94,15 @@ class Chosen:
     """Calls of the model that the choice took, and records in them."""
 
     def reached_by(self, one: Asked, meter: Meter) -> Reached:
-        """The positions of the ways that reach a person, and the accepted record that each makes."""
+        """Ascending indices of the ways that reach a person, and the accepted raw record that each makes."""
         futures = one.problem.futures
         return self.rules.reached(one.actions, meter, None if futures is None else futures.search, self.least)
 
     def stated(self, one: Asked, reached: Reached) -> tuple[Json | None, ...] | None:
         """Cost, burden and future validity of each way for a person; None for a way that does not reach the person.
 
-        None as a whole for a person on whom the ways were chosen.
+        The burden is the cost over the share of the search set of future models that accept the record. The result is
+        None for a person on whom the ways were chosen.
         """
         if one.actions.factual_raw.tobytes() in self.choosers:
             return None
@@ -127,7 +128,7 @@ def _burdens(
 
 
 def chosen_ways(ref: ModelRef, payload: Json) -> Chosen | None:
-    """The ways of a report, chosen once in each process; None where too few reference records are refused."""
+    """The common ways of a report, chosen once by each process; None where too few reference records are refused."""
     asked = {name: payload[name] for name in ("question", "ways", "deadline_s", "plan_s")}
     key = ("common ways", ref, json.dumps(asked, sort_keys=True))
     return kept(key, lambda: _chosen(ref, payload), name=ref.name, size=lambda _: BYTES)
@@ -171,7 +172,7 @@ class Given:
         self._people, self._numbers = 0, array("d")
 
     def add(self, ways: Sequence[Json | None]) -> None:
-        """Add what `Chosen.stated` returns for one person."""
+        """Add the figures that `Chosen.stated` returns for one person."""
         self._people += 1
         for one in ways:
             share = None if one is None else one["future_validity"]
@@ -179,7 +180,7 @@ class Given:
             self._numbers.append(math.nan if share is None else share)
 
     def arrays(self) -> Float[np.ndarray, "3 n k"]:
-        """Burdens, costs and future validities by person and way: infinite, infinite and NaN without reach."""
+        """Burdens, costs and future validities by person and way: inf, inf and NaN where a way does not reach."""
         return np.moveaxis(np.array(self._numbers).reshape(self._people, -1, 3), 2, 0)
 
 

@@ -55,7 +55,7 @@ class Move:
     """Whether `to` is a value to have at least, and not at most."""
 
     def text(self, feature: Feature) -> str:
-        """The move in words."""
+        """The move in words, such as "savings: at least 5,000 EUR"."""
         if self.kind == "times":
             return f"{title_text(feature)}: {self.value:.0%} of today's"
         if self.kind == "by":
@@ -82,7 +82,7 @@ Rule: TypeAlias = tuple[Move, ...]
 
 
 class Rules:
-    """Rules as arrays, so that the records of all rules for a person are made at once."""
+    """Several rules as arrays, so that the records of all rules for one person are made at once."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
@@ -94,7 +94,7 @@ class Rules:
         self._value, self._up = np.array([move.value for _, move in moves]), np.array([move.up for _, move in moves])
 
     def rows_raw(self, factual_raw: Row) -> Float[np.ndarray, "k p"]:
-        """The raw record that each rule makes of a person's own."""
+        """The raw record that each rule makes of a person's own, one row a rule; it may be illegal."""
         own, value, kind = factual_raw[self._feature], self._value, self._kind
         end = np.where(self._up, np.maximum(own, value), np.minimum(own, value))
         rows_raw = np.tile(factual_raw, (len(self.rules), 1))
@@ -105,11 +105,11 @@ class Rules:
     def reached(
         self, actions: ActionSet, meter: Meter, futures: FutureModels | None = None, least: float = 0.0
     ) -> Reached:
-        """The positions of the rules that reach a person, and the accepted raw record that each makes.
+        """Ascending indices of the rules that reach a person, and the accepted raw record that each makes.
 
         Parameters
         ----------
-        least : least share of `futures` that must accept a record as well
+        least : least share of `futures` that must accept a record as well, in [0, 1]
         """
         asked = self.rows_raw(actions.factual_raw)
         rows_raw = actions.clock.settled(actions.snap(asked))
@@ -125,7 +125,7 @@ class Rules:
 
 
 def candidates(features: Sequence[Feature], answers: Sequence[tuple[Row, ActionSet]], changes: int) -> list[Rule]:
-    """Rules of at most `changes` moves, made from answers: accepted raw rows of people, with their action sets."""
+    """Rules of at most `changes` moves, made from answers: pairs of an accepted raw row and the person's action set."""
     changed = [actions.changes(row_raw) for row_raw, actions in answers]
     pairs: dict[int, list[tuple[float, float]]] = {}
     for (row_raw, actions), own in zip(answers, changed, strict=True):
@@ -167,7 +167,7 @@ def _moves(j: int, feature: Feature, pairs: Float[np.ndarray, "n 2"]) -> list[Mo
 
 
 def best_cover(costs: Float[np.ndarray, "n m"], most: int) -> tuple[list[int], list[int], list[int]]:
-    """At most `most` rules that together reach the most people; of sets that reach equally many, rather a cheap one.
+    """At most `most` rules that together reach the most people; among sets that reach equally many, a cheap one.
 
     Parameters
     ----------
@@ -175,8 +175,9 @@ def best_cover(costs: Float[np.ndarray, "n m"], most: int) -> tuple[list[int], l
 
     Returns
     -------
-    The chosen rules, those first that add most people; the number of people whom the first, the first two, ... of them
-    reach; and upper bounds on the number of people whom any one, any two, ... of all rules reach.
+    The columns of the chosen rules, those first that add most people; the number of people whom the first rule, the
+    first two rules, ... reach; and upper bounds on the number of people whom any one rule, any two rules, ... can
+    reach.
     """
     reach = np.isfinite(costs)
     people, weights = np.unique(reach[reach.any(axis=1)], axis=0, return_counts=True)
@@ -227,5 +228,5 @@ def _nested(costs: Float[np.ndarray, "n m"], chosen: list[int]) -> list[int]:
 
 
 def rule_text(rule: Rule, features: Sequence[Feature]) -> str:
-    """A rule in words."""
+    """A rule in words: its moves, separated by semicolons."""
     return "; ".join(move.text(features[move.feature]) for move in rule)

@@ -204,7 +204,7 @@ class _Counted:
         self.before, self.after = Unanswered(), Unanswered()
 
     def add(self, line: Json) -> None:
-        """Count a line."""
+        """Count one line of the comparison, as plain data."""
         self.records += 1
         if "baseline" not in line:
             return
@@ -227,7 +227,7 @@ class _Counted:
                 self.promised.append(line["promised"])
 
     def compared(self, seed: int) -> Comparison:
-        """The figures."""
+        """The figures of all lines counted so far; `seed` is that of the bootstrap intervals."""
         decided, recourse, given = self.decided, self.recourse, self.kept.total()
         gained, lost = recourse[False, True], recourse[True, False]
         share = exact(self.kept[False], given)
@@ -301,7 +301,7 @@ def _warnings(refused: int, counted: _Counted) -> list[str]:
 
 
 def schema_faults(baseline: Any, candidate: Any) -> list[str]:
-    """Sorted names of the features that only one schema has, or whose types or levels differ."""
+    """Sorted names of the features that only one of two feature spaces has, or whose types or levels differ."""
     mine = {feature.name: (feature.type, feature.levels) for feature in baseline.features}
     other = {feature.name: (feature.type, feature.levels) for feature in candidate.features}
     return sorted(name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name))

@@ -63,7 +63,7 @@ class _Person:
 
 
 def lines(baseline: ModelRef, candidate: ModelRef, payload: Json) -> "list[Line | RecourseError]":
-    """A line for each row of a comparison's payload with what both versions answer, or the error of the row."""
+    """A line with both versions' answers, or an error, for each row of a comparison's payload, in their order."""
     a, b = tasks.load(baseline), tasks.load(candidate)
     common = Question.from_json(payload["question"])
     result: dict[int, Line | RecourseError] = {}

@@ -46,7 +46,7 @@ class Comparisons:
         Raises
         ------
         UnknownModel, ModelUnusable, InvalidRequest, SchemaDiffers : the request cannot be answered
-        ModelQuarantined, DailyBudgetSpent : as `Models.admit`
+        ModelQuarantined, DailyBudgetSpent : the model is in quarantine, or the key's budget for today is spent
         NotReady : the job store cannot be reached
         """
         before = self._version(model_id, baseline, "/baseline")
@@ -75,7 +75,7 @@ class Comparisons:
         }
 
     async def note(self, job_id: str, result: Json) -> None:
-        """Note the digest of a result in the ledger, once. Raises `LedgerUnavailable`."""
+        """Enter the digest of a comparison's result in the ledger, once for each job. Raises `LedgerUnavailable`."""
         await noted(self._ledger, Kind.COMPARED, job_id, result["candidate"], result)
 
     def _version(self, model_id: str, name: str, pointer: str) -> RegisteredModel:
@@ -85,7 +85,7 @@ class Comparisons:
 
 
 def asked_payload(settings: Settings, ref: ModelRef, question: Question) -> Json:
-    """The payload that all rows share of a job that asks a version about people and stores no answers."""
+    """The payload, shared by all rows, of a job that asks a version about many people and stores no answers."""
     months = settings.valid_days / DAYS_PER_MONTH
     payload = job_payload(ref, replace(question, valid_months=months), {}, asking_id())
     del payload["frame"]
@@ -94,7 +94,7 @@ def asked_payload(settings: Settings, ref: ModelRef, question: Question) -> Json
 
 
 async def noted(ledger: Recorder, kind: Kind, job_id: str, model: Json, result: Json) -> None:
-    """Note the digest of a result in the ledger, once. Raises `LedgerUnavailable`."""
+    """Enter the digest of a result in the ledger, once for each job. Raises `LedgerUnavailable`."""
     digest, now = hashlib.sha256(encoded(result)).hexdigest(), timestamp(datetime.now(UTC))
     facts = {"model": model["id"], "version": model["version"], "sha256": model["sha256"], "digest": digest}
     await ledger.ask(lambda opened: opened.noted(kind, job_id, now, **facts))

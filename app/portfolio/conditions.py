@@ -92,7 +92,7 @@ class Condition:
 
 
 def sentence(judged: Judged) -> str:
-    """A sentence about a judged condition: whether it holds, value, distance to the limit and interval."""
+    """A sentence about a judged condition: whether it holds, the value, its distance to the limit, and the interval."""
     if judged.value is None:
         return f"FAIL  {judged.text}: there is nothing to measure {judged.measure} on."
     word = "ok  " if judged.holds else "FAIL"
@@ -108,7 +108,8 @@ PASSES, FAILS, OPEN = 0, 1, 3
 def exit_code(judged: Sequence[Judged], *, sure: bool) -> int:
     """The exit code of the command: 0 if every condition holds, 1 if one does not, 3 if an interval contains its limit.
 
-    Without `sure` the values decide, and 3 does not occur; with it a violation that is sure decides first.
+    Without `sure` only the values decide, and 3 does not occur. With `sure`, 1 needs a violated condition whose
+    interval does not contain the limit, and comes before 3.
     """
     if any(not one.holds and (one.sure or not sure) for one in judged):
         return FAILS

@@ -44,7 +44,7 @@ def strata_of(scores: Float[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
 
 
 def superiority(mine: Float[np.ndarray, "n"], others: Float[np.ndarray, "m"]) -> tuple[float, Interval]:
-    """The chance that a burden of `mine` exceeds one of `others`, ties counted half, with a 95 % interval.
+    """The chance that a random burden of `mine` exceeds one of `others`, ties counted half, and its 95 % interval.
 
     The interval is made on the logit scale with the variance of Brunner and Munzel (2000); burdens may be infinite.
     """
@@ -128,7 +128,7 @@ def rank_tests(
 
 
 def median(burden: Float[np.ndarray, "n"]) -> tuple[float | None, tuple[float | None, float | None]]:
-    """The median burden with its 95 % interval by order statistics; None where half of the people have no way."""
+    """The median burden and its 95 % interval by order statistics; None for each of these numbers that is infinite."""
     n = len(burden)
     low, high = np.searchsorted(bdtr(np.arange(n + 1), n, 0.5), [0.025, 0.975]).tolist()
     ordered = np.sort(burden)

@@ -20,7 +20,7 @@ from app.settings import Settings
 def figures(
     settings: Settings, job: JobKind, model: RegisteredModel, payload: Json, data: Path | None
 ) -> Json:  # fmt: skip
-    """The result of a job, computed in this process, about the records in `data` or the model's reference records."""
+    """The result of a job about the records in `data`, or the model's reference records; child processes compute it."""
     rows = reference_rows(model)
     if data is not None:
         if data.suffix not in (".csv", ".parquet", ".ndjson"):

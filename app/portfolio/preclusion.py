@@ -69,8 +69,8 @@ def preclusion(
 ) -> Preclusion:  # fmt: skip
     """A proof that the black box refuses every legal record, a legal record that it accepts, or a bound on their share.
 
-    A remote model is not asked, so nothing is known. `deadline` is a value of `time.monotonic()`; an optimisation ends
-    after `limit_s` seconds, by default `LIMIT_S`.
+    A remote model is not asked: all fields of its `Preclusion` are empty. `deadline` is a value of `time.monotonic()`;
+    an optimisation ends after `limit_s` seconds, by default `LIMIT_S`.
     """
     within_s = LIMIT_S if limit_s is None else limit_s
     if black_box.remote is not None:
@@ -279,7 +279,10 @@ def _reach(actions: ActionSet) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray
 
 
 def random_rows(actions: ActionSet, seed: int) -> Float[np.ndarray, "n p"]:
-    """Random legal raw records: features are uniform where bounded, else normal around the own value of the person."""
+    """At most `SAMPLES` random legal raw records.
+
+    Features that may change are uniform within finite bounds, else normal around the person's own value.
+    """
     rng, rows_raw = np.random.default_rng(seed), np.tile(actions.factual_raw, (SAMPLES, 1))
     for j, feature in enumerate(actions.space.features):
         low, high = float(actions.lower_raw[j]), float(actions.upper_raw[j])

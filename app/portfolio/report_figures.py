@@ -103,7 +103,7 @@ class _People:
     given: Given = field(default_factory=Given)
 
     def add(self, line: Json) -> None:
-        """Count a line."""
+        """Count one line of the report, as plain data."""
         self.records += 1
         if "decision" not in line:
             return
@@ -135,7 +135,7 @@ class _People:
 
     @property
     def found(self) -> Bool[np.ndarray, "n"]:
-        """Who has a way."""
+        """Mask of the refused people who have a way to a yes."""
         return np.isfinite(np.array(self.cost))
 
     def recourse(self) -> ReportedRecourse:
@@ -154,7 +154,7 @@ class _People:
         )
 
     def preclusion(self) -> ReportedPreclusion:
-        """Who has none."""
+        """Counts of the people without recourse, by whether it is proven that none exists."""
         none = self.unanswered
         return ReportedPreclusion(
             proven=Proven(enumerated=none.proven["enumerated"], optimised=none.proven["optimised"]),
@@ -164,7 +164,7 @@ class _People:
         )
 
     def limits_in_the_way(self) -> tuple[LimitInTheWay, ...]:
-        """Limits with their curves, those that block most people first."""
+        """Limits without which people have a way, with their curves; those first that block most people."""
         found = []
         for (limit, feature, lender_set), steps in self.limits.items():
             known = sorted(by for by in steps if by is not None)
@@ -178,7 +178,7 @@ class _People:
         return tuple(sorted(found, key=lambda one: (-one.blocks, one.feature or "", one.limit)))
 
     def levers(self, *, remote: bool) -> tuple[Lever, ...]:
-        """Features that answers change, those first that most do."""
+        """Features that answers change, those first that most answers change; `only` is null of a remote model."""
         found = int(self.found.sum())
         levers = (
             Lever(feature=name, used=count / found, only=None if remote else self.only[name])

@@ -72,7 +72,7 @@ class ReportLine(AnswerPart):
 
 
 def lines(ref: ModelRef, payload: Json) -> list[ReportLine | RecourseError]:
-    """A line for each row of a report's payload with what the version answers, or the error of the row."""
+    """A line with the version's answer, or an error, for each row of a report's payload, in their order."""
     model, common = tasks.load(ref), Question.from_json(payload["question"])
     result: dict[int, ReportLine | RecourseError] = {}
     rows_raw: dict[int, Row] = {}

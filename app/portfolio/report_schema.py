@@ -120,7 +120,7 @@ class ReportRequest(Strict):
     """Which few ways help most."""
 
     def question(self) -> Question:
-        """The question about each applicant, without the record."""
+        """The question that is asked about each applicant; it has no record yet."""
         return by_method(self)
 
     def rows(self) -> list[Json] | None:

@@ -44,7 +44,7 @@ class Reports:
         Raises
         ------
         UnknownModel, ModelUnusable, InvalidRequest : the request cannot be answered
-        ModelQuarantined, DailyBudgetSpent : as `Models.admit`
+        ModelQuarantined, DailyBudgetSpent : the model is in quarantine, or the key's budget for today is spent
         NotReady, LedgerUnavailable : the job store or the ledger cannot be reached
         """
         asked = self._models.find(model, include_inactive=True)
@@ -100,12 +100,15 @@ class Reports:
         return await self._jobs.newest(limit, kind=REPORT, model=model_id, before=before)
 
     async def result(self, report_id: str) -> Json:
-        """The figures of a report. Raises as `Jobs.result`; `UnknownJob` also for a job of another kind."""
+        """The `ReportAnswer` of a report as plain data.
+
+        Raises what `Jobs.result` raises, and `UnknownJob` for other jobs.
+        """
         if (await self._jobs.get(report_id)).kind != REPORT:
             raise UnknownJob(f"There is no report {report_id}.")
         found: Json = await self._jobs.result(report_id)
         return found
 
     async def note(self, job_id: str, result: Json) -> None:
-        """Note the digest of a result in the ledger, once. Raises `LedgerUnavailable`."""
+        """Enter the digest of a report's result in the ledger, once for each job. Raises `LedgerUnavailable`."""
         await noted(self._ledger, Kind.REPORTED, job_id, result["model"], result)

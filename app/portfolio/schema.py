@@ -60,7 +60,7 @@ class ComparisonRequest(Strict):
     """Conditions such as `broken > 5%` or `beyond-retraining < 0.05`; the result says which the candidate passes."""
 
     def question(self) -> Question:
-        """The question about each applicant, without the record."""
+        """The question that is asked about each applicant; it has no record yet."""
         return by_method(self)
 
     def rows(self) -> list[Json] | None:

@@ -61,7 +61,7 @@ def beyond_retraining(broken: int, retrainings: Int[np.ndarray, "k"]) -> float |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedCosts:
-    """Changes of the costs of the same people from the baseline to the candidate."""
+    """How the costs of the same people change from the baseline to the candidate."""
 
     median_change: float
     """Median of the differences, cost units."""
@@ -102,6 +102,6 @@ def most_accepted(records: int) -> float:
 
 
 def inside(limit: float, interval: Interval) -> bool:
-    """Whether a finite limit is inside an interval, so that the true value may be on either side."""
+    """Whether a finite limit is in the closed interval, so that the true value may be on either side of it."""
     low, high = interval
     return low <= limit <= high and math.isfinite(limit)
