@@ -21,7 +21,10 @@ class AcceptedValues(AnswerPart):
 
 
 def phrase_of(accepted: AcceptedValues | None, phrases: Phrases) -> str:
-    """The phrase that asks the applicant to state a missing value, by what the model accepts."""
+    """The phrase that asks the applicant to state a missing value; it has places for the values that are accepted.
+
+    Where `accepted` is None, it names no values.
+    """
     if accepted is None:
         return phrases.state
     if accepted.levels is not None:

@@ -96,16 +96,16 @@ class ActionSet:
 
     @property
     def is_coupled(self) -> bool:
-        """Whether more limits the set than a range for each feature and a cap on changes.
+        """Whether more limits the set than ranges of single features and a cap on the number of changes.
 
-        That is rules, time that changes share, levels left out, or a cap that counts changes already made.
+        Such limits are rules, time that changes share, levels left out, and a cap that counts changes already made.
         """
         counts_begun = bool(self.begun) and self.max_changes is not None
         return bool(self.rules) or self.clock.is_shared or self.has_holes or counts_begun
 
     @property
     def has_gaps(self) -> bool:
-        """Whether some number without a lattice has a least change: values next to the factual are not legal."""
+        """Whether some number that may take any value in its range must change by a least amount if it changes."""
         open_ends = (self.below_raw < self.factual_raw) | (self.above_raw > self.factual_raw)
         return bool((open_ends & (self.step_raw == 0.0)).any())
 
@@ -122,7 +122,7 @@ class ActionSet:
         return not (self.step_raw.any() or self.has_gaps or self.is_coupled or self.max_changes is not None)
 
     def limits(self) -> list[list[Limit]]:
-        """The limits on each feature, in column order; empty for a value that advice never changes."""
+        """The limits on each feature, in column order; an empty list for a value that advice never changes."""
         pairs = zip(self.space.features, self.factual_raw.tolist(), strict=True)
         return [limits_of(feature, fact, self._asked) for feature, fact in pairs]
 
@@ -146,7 +146,7 @@ class ActionSet:
         return self.ranged({j: Range(fact, fact, fact, fact) for j, fact in facts.items()}) if facts else self
 
     def ranged(self, others: Mapping[int, Range]) -> "ActionSet":
-        """The action set in which some features have the ranges `others`, by feature index."""
+        """The action set in which the features with the indices in `others` have the ranges given there."""
         ranges = [others.get(j) or self.range(j) for j in range(self.space.p)]
         return replace(self, **arrays_of(self.space, ranges))
 
@@ -158,9 +158,9 @@ class ActionSet:
         return replace(wider, **arrays_of(self.space, ranges))
 
     def opened(self, rows_raw: Float[np.ndarray, "n p"]) -> "ActionSet":
-        """This set, with any value of the schema for immovable features that differ from the factual in `rows_raw`.
+        """This set, with every value of the schema legal for immovable features that `rows_raw` change.
 
-        For sampling decisions around records that are not legal counterfactuals.
+        It serves to sample decisions around records that are not legal counterfactuals.
         """
         fixed = np.flatnonzero(~self.movable & (rows_raw != self.factual_raw).any(axis=0)).tolist()
         whole: dict[int, Range] = {}
@@ -175,7 +175,7 @@ class ActionSet:
         return self.ranged(whole) if whole else self
 
     def contains(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which raw rows are legal counterfactuals of this applicant; the last check before an answer is given."""
+        """Mask of the raw rows that are legal counterfactuals of this applicant; every answer must pass it."""
         mask = (self.each_is_legal(rows_raw) | self.clock.passive).all(axis=1)
         if self.max_changes is not None:
             mask &= self.changed(rows_raw) <= self.max_changes
@@ -190,7 +190,7 @@ class ActionSet:
         return np.asarray(mask)
 
     def keeps_rules(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows break none of the model's rules."""
+        """Mask of the raw rows that break none of the model's rules."""
         every = np.ones(len(rows_raw), dtype=bool)
         return np.logical_and.reduce([every, *(rule.holds(rows_raw) for rule in self.rules)])
 
@@ -204,7 +204,7 @@ class ActionSet:
         return mask
 
     def each_is_legal(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
-        """Which values, each judged by itself, may be proposed or are the person's own."""
+        """Mask of the values that may be proposed, or are the person's own, each judged without the rest of its row."""
         same = rows_raw == self.factual_raw
         legal = (rows_raw >= self.lower_raw) & (rows_raw <= self.upper_raw) & self.movable
         legal &= (rows_raw <= self.below_raw) | (rows_raw >= self.above_raw)
@@ -216,10 +216,10 @@ class ActionSet:
         return np.asarray(same | legal)
 
     def snap(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """Rows with each value moved to the nearest one that this person can reach.
+        """Rows with each value moved to the nearest one in the range of its feature that may be proposed.
 
-        A category that is not proposed becomes the person's own, and so does a missing value or special code. Ignores
-        rules, the time that changes share, and the cap on the number of changes; `contains` checks them.
+        A category that may not be proposed becomes the person's own, and so does a missing value or special code.
+        Rules, the time that changes share, and the cap on the number of changes are ignored; `contains` checks them.
         """
         if self.space.states_raw.size:
             rows_raw = np.where(self.space.in_state(rows_raw), self.factual_raw, rows_raw)
@@ -228,10 +228,10 @@ class ActionSet:
     def round(
         self, rows_raw: Float[np.ndarray, "n p"], *, toward_raw: Float[np.ndarray, "n p"] | None = None
     ) -> Float[np.ndarray, "n p"]:
-        """Rows with each number rounded to the nearest value that may be proposed, or towards `toward_raw`.
+        """Rows with each number rounded to the nearest one that may be proposed, or the next one towards `toward_raw`.
 
-        Without `toward_raw`, or where it has the same number, the nearest counts. Values equal to the factual stay.
-        Ranges are respected because their ends lie on the lattice.
+        Without `toward_raw`, and where it has the same number, the nearest one is taken. Values equal to the factual
+        stay. Numbers do not leave their ranges, because the ends of these lie on the lattice.
         """
         fact, toward, lattices = self.factual_raw, rows_raw if toward_raw is None else toward_raw, self._lattices
         changed = rows_raw != fact
@@ -275,10 +275,10 @@ class ActionSet:
         return np.where(up, higher, lower)
 
     def finished(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """Rows in which each changed number that stops just short of the end of its range goes all the way to that end.
+        """Rows in which each changed number that stops just short of the end of its range is moved to that end.
 
-        Less than a change worth advising would be left: who pays back all but 1 EUR pays that too. Rows stay as they
-        are where `least_share` is 0.
+        What is left to the end would be less than a change worth advising: who pays back all but 1 EUR pays that too.
+        Rows stay as they are where `least_share` is 0.
         """
         if self.least_share == 0.0:
             return rows_raw
@@ -288,7 +288,7 @@ class ActionSet:
 
     @cached_property
     def x0(self) -> Float[np.ndarray, "d"]:
-        """`factual_raw` as an encoded point."""
+        """The factual as an encoded point."""
         return self.space.encode(self.factual_raw[None])[0]
 
     @cached_property
@@ -308,23 +308,29 @@ class ActionSet:
         return sum(self.space.features[j].provide_cost for j in self.given) + sum(self.begun.values())
 
     def amounts(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """Distance that the person moves each feature, in spreads; 1 for another category, 0 for change by time."""
+        """Distance that the person moves each feature, in spreads; 1 for another category.
+
+        What time changes by itself counts 0. A spread is ``space.scale_raw``, one unit of the encoded column.
+        """
         return amounts(self.space, np.where(self.clock.passive, 0.0, np.abs(rows_raw - self.factual_raw)))
 
     def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Weighted L1 distance to the factual in encoded units; another category counts as 1, a change by time as 0."""
+        """Cost of each raw row: its weighted L1 distance to the factual in encoded units.
+
+        Another category counts 1, and what time changes by itself 0.
+        """
         return self.cost_of(self.amounts(rows_raw))
 
     def cost_of(self, amounts: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Cost of rows, as from `cost`, given their `amounts`."""
+        """Cost of each row, computed from its `amounts`."""
         return cost(amounts, self.weights, self._paid)
 
     def changed(self, rows_raw: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "n"]:
-        """Number of features that the person changes in each row; what time changes does not count."""
+        """Number of features that the person changes in each row, without those that time changes."""
         return self._changes(rows_raw).sum(axis=1)
 
     def changes(self, row_raw: Float[np.ndarray, "p"]) -> tuple[int, ...]:
-        """Indices of the features that the person changes in the row; what time changes does not count."""
+        """Indices of the features that the person changes in the row, without those that time changes."""
         return tuple(np.flatnonzero(self._changes(row_raw[None])[0]).tolist())
 
     def _changes(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
@@ -346,14 +352,18 @@ def action_set(
     least_share: float = 0.0,
     wishes: Wishes | None = None,
 ) -> ActionSet:
-    """The action set of one applicant. Raises as `check_constraints` and `check_wishes` do.
-
-    InvalidRequest is also raised where this applicant cannot make a change that the wishes include.
+    """The action set of one applicant.
 
     Parameters
     ----------
     valid_months : months that an answer may take where `timing` sets no horizon
     least_share : share by which a number changes at least by default: `advice_ranges.LEAST_SHARE`, or 0 for any change
+
+    Raises
+    ------
+    InvalidRequest : constraints, weights or wishes do not fit the model, or the applicant cannot make an included
+        change
+    ConstraintClash : a constraint would allow what the model's own actionability forbids
     """
     constraints, timing, wishes = constraints or Constraints(), timing or Timing(), wishes or Wishes()
     check_constraints(space, constraints, cost_weights or {})

@@ -36,7 +36,7 @@ TICK, ROUNDING = 1e-6, 4.0 * float(np.finfo(float).eps)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """One limit on the values that advice may propose for one feature, and whether the request set it."""
+    """One limit on the values that advice may propose for a feature, and whether the request or the lender set it."""
 
     name: str
     """`immutable`, `direction`, `bounds`, `max_change`, `least_change`, `horizon_months` or `exclude` of the request,
@@ -67,13 +67,13 @@ class Range:
 
     @property
     def is_open(self) -> bool:
-        """Whether the feature may change at all."""
+        """Whether the range has a value other than the person's own."""
         return bool(self.lower != self.upper) if self.levels is None else len(self.levels) > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The limits that one request sets beside those of the schema: constraints, exclusions, time and a least change."""
+    """The limits that a request adds to those of the schema: constraints, exclusions, time and a least change."""
 
     constraints: Constraints = field(default_factory=Constraints)
     exclude: Exclude = field(default_factory=Exclude)
@@ -86,7 +86,7 @@ class Asked:
 
 
 def limits_of(feature: Feature, fact: float, asked: Asked) -> list[Limit]:
-    """Every limit on a feature whose present raw value is `fact`; empty where advice never changes that value."""
+    """Every limit on a feature that has the raw value `fact` now; empty where advice never changes that value."""
     if is_still(feature, fact):
         return []
     constraints, distance = asked.constraints, distance_within(feature, asked.months)
@@ -127,7 +127,7 @@ def limits_of(feature: Feature, fact: float, asked: Asked) -> list[Limit]:
 
 
 def ranges_of_all(space: FeatureSpace, factual_raw: Float[np.ndarray, "p"], asked: Asked) -> list[Range]:
-    """The legal range of each feature for this person, in column order."""
+    """The legal range of each feature for the person with this raw row, in column order."""
     constraints, exclude = asked.constraints, asked.exclude
     named = {
         *constraints.immutable, *constraints.direction, *constraints.bounds, *constraints.max_change,
@@ -166,9 +166,10 @@ def _excluded(feature: Feature, fact: float, exclude: Exclude) -> list[Limit]:
 
 
 def is_still(feature: Feature, fact: float) -> bool:
-    """Whether advice never changes the value `fact`: the feature is fixed, or the value is missing or a special code.
+    """Whether advice never changes the raw value `fact` of a feature.
 
-    A missing category that the person can provide may change.
+    It does not where the feature is fixed, or the value is missing or a special code. A missing category that the
+    person can provide may change.
     """
     missing_category = feature.is_group and feature.missing is not None and fact == len(feature.categories)
     missing_category &= not feature.provide
@@ -176,17 +177,17 @@ def is_still(feature: Feature, fact: float) -> bool:
 
 
 def least_worth(feature: Feature, fact: float, share: float) -> float:
-    """The smallest change of a number that is worth advising where no least change is stated, in raw units.
+    """The smallest change of a number that is worth advising, in raw units, where no least change is stated.
 
-    The larger of `share` of the spread and `share` of the person's own value, the latter at most `MOST_OF_SPREAD` of
-    the spread.
+    It is the larger of `share` of the spread and `share` of the person's own value `fact`, the latter at most
+    `MOST_OF_SPREAD` of the spread.
     """
     spread = feature.spread or feature.scale or 1.0
     return max(share * spread, min(share * abs(fact), MOST_OF_SPREAD * spread))
 
 
 def range_of(feature: Feature, fact: float, limits: Sequence[Limit]) -> Range:
-    """The legal range of a feature within all of `limits`; only its present value `fact` where `limits` is empty."""
+    """The range of a feature that keeps all of `limits`; without limits, only its present raw value `fact`."""
     still = Range(fact, fact, fact, fact)
     if not limits:
         return still
@@ -210,7 +211,7 @@ def range_of(feature: Feature, fact: float, limits: Sequence[Limit]) -> Range:
 
 
 def range_without(feature: Feature, fact: float, limits: Sequence[Limit], name: str) -> Range:
-    """The legal range of a feature once the limits called `name` that the request sets are dropped from `limits`."""
+    """The range of a feature that keeps all of `limits` but those of the request that are called `name`."""
     return range_of(feature, fact, [limit for limit in limits if not (limit.asked and limit.name == name)])
 
 
@@ -246,16 +247,18 @@ def _tick(number: float, anchor: float, per_unit: float, forgiving: float) -> fl
 
 
 def lattice_point(tick: float, anchor: float, step: float) -> float:
-    """The number `tick` steps from `anchor`, as a person writes it: 0.3, not 0.30000000000000004."""
+    """The number that lies `tick` steps from `anchor`, without binary rounding: 0.3, not 0.30000000000000004."""
     return float(anchor + (tick / round(1.0 / step) if step < 1.0 else tick * step))
 
 
 class Lattices:
-    """The lattices of allowed numbers of several features; without a lattice, each tick is one raw unit.
+    """The lattices of several features: the numbers a whole number of steps from an anchor. A step is called a tick.
+
+    Where a feature has no lattice, a tick is one raw unit.
 
     Parameters
     ----------
-    step, anchor : distance between the lattice points of each feature (0 for no lattice), and one of the points
+    step, anchor : of each feature, distance between two points of its lattice (0 for no lattice), and one of the points
     """
 
     def __init__(self, step: Float[np.ndarray, "p"], anchor: Float[np.ndarray, "p"]) -> None:
@@ -265,22 +268,22 @@ class Lattices:
         self._fine, self._parts = self._unit < 1.0, np.maximum(np.rint(1.0 / self._unit), 1.0)
 
     def ticks(self, values_raw: Float[np.ndarray, "*n p"]) -> Float[np.ndarray, "*n p"]:
-        """Distances of raw numbers from the anchor of their feature, in steps."""
+        """Distance of each raw number from the anchor of its feature, in steps."""
         return (values_raw - self._anchor) / self._unit
 
     def points(self, ticks: Float[np.ndarray, "*n p"]) -> Float[np.ndarray, "*n p"]:
-        """The raw number at each tick, as `lattice_point` computes it."""
+        """The raw number that lies `ticks` steps from the anchor of its feature, without binary rounding."""
         return self._anchor + np.where(self._fine, ticks / self._parts, ticks * self._unit)
 
     def apart(
         self, values_raw: Float[np.ndarray, "*n p"], ticks: Float[np.ndarray, "*n p"], points: Float[np.ndarray, "*n p"]
     ) -> Bool[np.ndarray, "*n p"]:
-        """Which numbers lie farther from their lattice points than rounding explains."""
+        """Mask of the raw numbers that lie farther from their lattice `points`, at `ticks`, than rounding explains."""
         return np.asarray(np.abs(values_raw - points) > tick_slack(ticks) * self._unit)
 
 
 def tick_slack(ticks: np.ndarray | float) -> np.ndarray:
-    """Largest distance of each tick from a whole number that still counts as rounding; grows with the tick."""
+    """Largest distance of each tick from a whole number that counts as rounding, in steps; it grows with the tick."""
     return np.asarray(TICK + ROUNDING * np.abs(ticks))
 
 
@@ -307,7 +310,7 @@ def _within(fact: float, limit: MaxChange) -> tuple[float, float]:
 
 
 def bounds_of(feature: Feature, constraints: Constraints) -> tuple[float, float]:
-    """The lower and upper bound that the request sets for a feature, as raw numbers; infinite where it sets none."""
+    """Lower and upper bound of the request for a feature, as raw numbers; infinite where it sets none."""
     bounds = constraints.bounds.get(feature.name, Bounds())
     return (
         -math.inf if bounds.min is None else number_of(feature, bounds.min),
@@ -325,12 +328,12 @@ def limits_of_value(feature: Feature, constraints: Constraints) -> tuple[float, 
 
 
 def number_of(feature: Feature, value: float | str) -> float:
-    """The raw number of a bound: the number itself, or the index of the level that it names."""
+    """The raw number of a bound on a feature: the number itself, or the index of the level that the bound names."""
     return float(value) if feature.is_number else float(feature.levels.index(value))
 
 
 def arrays_of(space: FeatureSpace, ranges: Sequence[Range]) -> dict[str, Any]:
-    """The fields of an `ActionSet`, by name, that hold the ranges and lattices of all features."""
+    """The fields of an `ActionSet` that the ranges of all features determine, by name."""
     ends = np.array([(one.lower, one.below, one.above, one.upper) for one in ranges], dtype=float)
     lower, below, above, upper = ends.reshape(-1, 4).T
     movable = np.array([one.is_open for one in ranges], dtype=bool)

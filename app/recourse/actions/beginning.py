@@ -32,9 +32,10 @@ class _Begun:
 
 
 def beginnings(actions: ActionSet) -> list[ActionSet]:
-    """The action set after all changes that the request must include, once for each way to make them; at most `MOST`.
+    """Action sets of the person who has made the changes that the request must include: one for each way to make them.
 
-    Empty where one of these changes is impossible; `actions` alone where the request includes none.
+    There are at most `MOST`. Empty where one of these changes is impossible; `actions` alone where the request includes
+    none.
     """
     options = [_options(actions, j, to) for j, to in actions.included.items()]
     return [_begun(actions, chosen) for chosen in islice(product(*options), MOST)]

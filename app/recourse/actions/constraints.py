@@ -81,7 +81,10 @@ def check_constraints(
 
 
 def constraint_faults(space: FeatureSpace, constraints: Constraints) -> tuple[list[Fault], list[Fault]]:
-    """Faults of constraints that do not fit a model, and of those that loosen its limits, with pointers."""
+    """Faults of constraints that do not fit a model, and faults of constraints that loosen the limits of the model.
+
+    Pointers of faults lead into the constraints.
+    """
     invalid: list[Fault] = []
     clashes: list[Fault] = []
 
@@ -153,7 +156,7 @@ def _change_faults(feature: Feature, limit: MaxChange | float) -> list[tuple[str
 
 
 def weight_faults(space: FeatureSpace, weights: Mapping[str, float]) -> list[Fault]:
-    """Faults of weights that belong to unknown features or lie outside their limits; pointers into `weights`."""
+    """Faults of cost weights that belong to no feature or lie outside their limits; pointers lead into `weights`."""
     faults: list[Fault] = []
     for name, weight in weights.items():
         pointer = f"/{escape(name)}"
@@ -165,13 +168,13 @@ def weight_faults(space: FeatureSpace, weights: Mapping[str, float]) -> list[Fau
 
 
 def unknown_feature(space: FeatureSpace, name: str, pointer: str) -> Fault:
-    """The fault of a name that is no feature, or is a derived feature, which is never set by itself."""
+    """The fault of a name that has no column: it is no feature, or a derived one, which is never set by itself."""
     others = "is not a feature of this model; the features are " + ", ".join(space.names)
     return derived_feature(space, name, pointer) or Fault(pointer, others)
 
 
 def derived_feature(space: FeatureSpace, name: str, pointer: str) -> Fault | None:
-    """The fault of naming a derived feature; None where `name` is no derived feature."""
+    """The fault of a request that names the derived feature `name`; None where it is no derived feature."""
     formula = space.derived and space.derived.formulas.get(name)
     return Fault(pointer, f"is derived, from {' and '.join(formula.names)}: name these instead") if formula else None
 

@@ -12,12 +12,12 @@ from app.recourse.features import Change, FeatureSpace
 
 
 def amounts(space: FeatureSpace, distance_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-    """Raw distances of each feature converted to spreads; 1 for a change of category."""
+    """Raw distances of each feature converted to spreads (units of its encoded column); 1 for a change of category."""
     return np.asarray(np.minimum(distance_raw / space.spread_raw, space.most_spreads))
 
 
 def cost(moved: Float[np.ndarray, "n p"], weights: Float[np.ndarray, "p"], paid: float = 0.0) -> Float[np.ndarray, "n"]:
-    """Cost of each row of changes: the weighted sum of its `amounts`, plus the cost `paid` before."""
+    """Cost of each row: the weighted sum of the `amounts` that its features move, plus the cost `paid` before."""
     return np.asarray(paid + moved @ weights)
 
 
@@ -38,10 +38,10 @@ def weights_of(
 
 
 def usual_change(space: FeatureSpace) -> float:
-    """Cost of a usual change: one spread, or another category, of a feature of median cost in the schema.
+    """Cost of a usual change: one spread, or another category, of a feature of median cost.
 
-    Objectives measure cost in this unit, so that their weights mean the same for every schema. Cost weights of a
-    request do not enter.
+    The median is over the features that the schema lets people change. Objectives measure cost in this unit, so that
+    their weights mean the same for every schema. Cost weights of a request do not enter.
     """
     costs = [feature.cost for feature in space.features if feature.change is not Change.NONE]
     return float(np.median(costs)) if costs else 1.0

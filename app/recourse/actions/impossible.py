@@ -14,7 +14,7 @@ from app.recourse.features import MISSING, Feature
 def impossible(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> list[str]:
     """Sentences that say which rows, counted from 1, break the model's own actionability or rules.
 
-    Constraints of the request do not count. Protected features are not named.
+    Constraints of the request do not count. Sentences do not name protected features.
     """
     sentences, against = [], actions.clock.against(rows_raw)
     for j, feature in enumerate(actions.space.features):

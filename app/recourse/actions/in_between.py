@@ -20,9 +20,9 @@ Made: TypeAlias = frozenset[int]
 
 
 def combined(actions: ActionSet, row_raw: Float[np.ndarray, "p"], changed: Sequence[int]) -> list[Made]:
-    """The sets of some but not all of the features `changed` in a record; smaller sets first.
+    """The sets of some but not all of the `changed` features of a record, as feature indices; smaller sets first.
 
-    Where more than `MOST` features change, only sets of the 1, 2, ... dearest changes.
+    Where more than `MOST` features change, only the sets of the 1, 2, ... most expensive changes are returned.
     """
     if len(changed) <= MOST:
         return [frozenset(some) for k in range(1, len(changed)) for some in combinations(changed, k)]
@@ -32,7 +32,7 @@ def combined(actions: ActionSet, row_raw: Float[np.ndarray, "p"], changed: Seque
 
 
 def rows_between(actions: ActionSet, row_raw: Float[np.ndarray, "p"], some: Sequence[Made]) -> Float[np.ndarray, "n p"]:
-    """The factual row after each combination `some` of the changes that lead to `row_raw`."""
+    """The raw row of the person after each set (in `some`) of the changes that lead to `row_raw`."""
     fact, passive = actions.factual_raw, actions.clock.passive
     rows = np.repeat(fact[None], len(some), axis=0)
     for row, made in zip(rows, some, strict=True):

@@ -63,5 +63,5 @@ ENGLISH = Phrases()
 
 
 def fill(phrase: str, words: Mapping[str, str]) -> str:
-    """The phrase with a word in each ``{place}`` that `words` names; other places stay as they are."""
+    """The phrase with a word in each ``{place}`` that `words` has; other places stay as they are."""
     return re.sub(r"\{(\w+)\}", lambda place: words.get(place[1], place[0]), phrase)

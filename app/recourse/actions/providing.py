@@ -21,7 +21,7 @@ BESIDE = 0.01
 
 
 def provided(actions: ActionSet, *, but: Collection[int] = ()) -> ActionSet | None:
-    """The action set after the person provides each missing number that can be provided; None where there is none.
+    """The action set after the person provides each missing number that can be provided; None without such a number.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def provided(actions: ActionSet, *, but: Collection[int] = ()) -> ActionSet | No
 def providing(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> ActionSet:
     """The action set after the person provides those missing numbers that all of `rows_raw` provide.
 
-    `actions` itself where the rows provide none.
+    It is `actions` itself where the rows provide none.
     """
     other = provided(actions, but=np.flatnonzero(actions.space.in_state(rows_raw).any(axis=0)).tolist())
     return actions if other is None else other

@@ -11,7 +11,7 @@ from app.recourse.actions.sentences import name_text
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """One constraint of the request that rules records out, and the action set without it."""
+    """A constraint of the request without which more records are legal, and the action set without it."""
 
     constraint: str
     feature: str | None
@@ -24,7 +24,7 @@ class Relaxed:
 def relaxed(actions: ActionSet) -> Iterator[Relaxed]:
     """Each constraint of the request whose removal makes more records legal, with the action set without it.
 
-    The time limit that an answer's validity sets counts as well; limits that the lender sets never do.
+    The time limit that follows from an answer's validity counts as one; limits that the lender sets never do.
     """
     if actions.beginning is not None:
         for one in relaxed(actions.beginning):
@@ -58,7 +58,7 @@ def _begun_like(actions: ActionSet, others: ActionSet) -> ActionSet:
 
 
 def without_inclusion(actions: ActionSet) -> Iterator[Relaxed]:
-    """The action set without one of the changes that the request must include, for each such change already made."""
+    """For each included change that has been made in `actions`, the action set in which the person need not make it."""
     before = actions.beginning
     if before is None:
         return

@@ -42,18 +42,21 @@ class LinearRule:
 
     @property
     def features(self) -> tuple[int, ...]:
-        """Indices of the features whose coefficient is not 0."""
+        """Indices of the features whose coefficient in the rule is not 0."""
         return tuple(j for j, one in enumerate(self.coefficients_raw) if one != 0.0)
 
     def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows satisfy the rule."""
+        """Mask of the rows that satisfy the rule, within rounding."""
         a = np.array(self.coefficients_raw)
         excess = rows_raw @ a - self.limit
         slack = RULE_TOLERANCE * (1.0 + np.abs(rows_raw) @ np.abs(a) + abs(self.limit))
         return np.asarray((np.abs(excess) if self.equality else excess) <= slack)
 
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
-        """The rows that break the rule, with one number set so that the rule holds; once for each movable number."""
+        """For each movable number of the rule, the rows that break it, with this number set so that the rule holds.
+
+        Each item also has the direction in which to round each number: here 0, to the nearest.
+        """
         a = np.array(self.coefficients_raw)
         excess = rows_raw @ a - self.limit
         excess = excess if self.equality else np.maximum(excess, 0.0)
@@ -66,7 +69,7 @@ class LinearRule:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A feature that a comparison reads."""
+    """A feature that a comparison reads, and the raw numbers of its states."""
 
     name: str
     column: int
@@ -75,7 +78,7 @@ class Input:
     """Raw numbers that are no quantities: missing, special codes; the index of a missing category."""
 
     def in_state(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows have no value of the feature, or a special code in its place."""
+        """Mask of the rows in which the feature is missing or a special code."""
         return np.isin(rows_raw[:, self.column], self.states_raw)
 
 
@@ -97,7 +100,7 @@ class Comparison:
         return tuple(one.column for one in self.inputs)
 
     def negated(self) -> "Comparison":
-        """The comparison that is true where this one is false."""
+        """The comparison that is true where this one is false, and false where this one is true."""
         return replace(self, left=self.right, right=self.left, strict=not self.strict)
 
     def sides(self, numbers: Any, known: dict[str, Any]) -> tuple[Any, Any]:
@@ -106,19 +109,22 @@ class Comparison:
         Parameters
         ----------
         numbers : an `Arithmetic` that looks names up in `known`
-        known : value of each input, by name; values of derived features are added
+        known : value of each input, by name; values of derived features are added to it
         """
         for name, formula in self.formulas.items():
             known[name] = formula.over(numbers)
         return self.left.over(numbers), self.right.over(numbers)
 
     def unknown(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows have an input that is missing or a special code."""
+        """Mask of the rows in which an input of the comparison is missing or a special code."""
         states = [one.in_state(rows_raw) for one in self.inputs if one.states_raw]
         return np.logical_or.reduce(states) if states else np.zeros(len(rows_raw), dtype=bool)
 
     def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows satisfy the comparison, or leave it undecided by a missing value, a special code or NaN."""
+        """Mask of the rows in which the comparison is not false: it holds, or a missing value leaves it undecided.
+
+        A special code or NaN leaves it undecided, too.
+        """
         unknown = self.unknown(rows_raw)
         known: dict[str, Any] = {}
         for one in self.inputs:
@@ -133,7 +139,11 @@ class Comparison:
         return np.asarray(unknown | np.isnan(excess) | holds)
 
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
-        """The rows that break the comparison, with one number moved by Newton's method to satisfy it; once for each."""
+        """For each movable number, the rows in which the comparison is false, with this number moved so that it holds.
+
+        Newton's method moves the number, and may end before the comparison holds. Each item also has the direction in
+        which to round each number: -1, 1, or 0 for the nearest.
+        """
         rows_raw = rows_raw[~self.allows(rows_raw)]
         for one in self.inputs:
             if not len(rows_raw) or not movable[one.column]:
@@ -162,7 +172,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class LevelTest:
-    """The test whether a feature has one of several levels."""
+    """The condition that the feature in `column` has one of some levels."""
 
     column: int
     """Its column in a raw row."""
@@ -182,11 +192,15 @@ class LevelTest:
         return replace(self, levels=frozenset(range(self.count)) - self.levels | missing)
 
     def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows have one of the levels, or a missing category."""
+        """Mask of the rows whose level passes the test; a missing category passes."""
         return np.isin(rows_raw[:, self.column], list(self.levels))
 
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
-        """The rows that fail the test, with the feature set to a level that passes; once for each such level."""
+        """For each level that passes, the rows that fail the test, with the feature set to this level.
+
+        Nothing where the feature is not movable. Each item also has the direction in which to round each number: here
+        0, to the nearest.
+        """
         rows_raw = rows_raw[~self.allows(rows_raw)]
         for level in sorted(self.levels) if movable[self.column] else ():
             rows = rows_raw.copy()
@@ -196,7 +210,7 @@ class LevelTest:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """The condition that every one of `parts` is true."""
+    """The condition that all of `parts` are true."""
 
     parts: "tuple[Condition, ...]"
 
@@ -205,7 +219,7 @@ class AllOf:
         return AnyOf(tuple(part.negated() for part in self.parts))
 
     def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows make no part of the condition false."""
+        """Mask of the rows in which no part is false."""
         return np.logical_and.reduce([part.allows(rows_raw) for part in self.parts])
 
 
@@ -220,7 +234,7 @@ class AnyOf:
         return AllOf(tuple(part.negated() for part in self.parts))
 
     def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows do not make every part of the condition false."""
+        """Mask of the rows in which some part is not false."""
         return np.logical_or.reduce([part.allows(rows_raw) for part in self.parts])
 
 
@@ -229,7 +243,7 @@ Condition: TypeAlias = Comparison | LevelTest | AllOf | AnyOf
 
 @dataclass(frozen=True, slots=True)
 class LogicRule:
-    """The rule that a condition over the features of one record is not false."""
+    """The rule that a condition is not false in a record."""
 
     text: str
     condition: Condition
@@ -240,11 +254,15 @@ class LogicRule:
         return tuple({column for part in parts_of(self.condition) for column in part.features})
 
     def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows do not break the rule."""
+        """Mask of the rows that do not break the rule."""
         return self.condition.allows(rows_raw)
 
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
-        """The rows that break the rule, with one feature moved so that a comparison or level test of it holds."""
+        """The rows that break the rule, with one feature moved so that a part of the condition holds; one item per way.
+
+        Parts are comparisons and level tests. Each item also has the direction in which to round each number: -1, 1, or
+        0 for the nearest.
+        """
         rows_raw = rows_raw[~self.holds(rows_raw)]
         if len(rows_raw):
             for part in parts_of(self.condition):

@@ -61,9 +61,10 @@ def changes(
     clock: Clock,
     accepted: Mapping[int, AcceptedValues] | None = None,
 ) -> tuple[FeatureChange, ...]:
-    """The changes that lead from one raw row to another, in the order of the schema.
+    """What differs between two raw rows, one item per feature, in the order of the schema.
 
-    Changes that time makes by itself are no advice: they come last, and are left out for protected features.
+    Changes that time makes by itself are no advice: they come last, and are left out for protected features. `accepted`
+    has, by feature index, the values that the model accepts of a missing value that the person states.
     """
     months, total = clock.each(row_raw[None])[0], float(clock.total(row_raw[None])[0])
     by_time = clock.passive & ~clock.against(row_raw[None])[0]
@@ -109,7 +110,7 @@ def change_text(
     after_months: float | None = None,
     accepted: AcceptedValues | None = None,
 ) -> str:
-    """One change as a sentence: the manifest's own sentence for it, or else one put together from `phrases`.
+    """The sentence for one change: the manifest's own, or else one that is put together from `phrases`.
 
     Parameters
     ----------
@@ -171,7 +172,7 @@ def _phrase(feature: Feature, upwards: bool, phrases: Phrases) -> str:
 
 
 def months_text(months: float, phrases: Phrases = ENGLISH, *, down: bool = False) -> str:
-    """A time as people say it, rounded up to a tenth of a month.
+    """A number of months in words, rounded up to a tenth of a month.
 
     Parameters
     ----------
@@ -183,7 +184,7 @@ def months_text(months: float, phrases: Phrases = ENGLISH, *, down: bool = False
 
 
 def about_text(months: float, phrases: Phrases = ENGLISH) -> str:
-    """A time in words, rounded up: whole weeks below two months, else whole months."""
+    """A number of months in words, rounded up: to whole weeks below two months, else to whole months."""
     if months < 2.0 and months != 1.0:
         weeks = math.ceil(months * DAYS_PER_MONTH / 7.0 - 1e-6)
         return fill(phrases.week if weeks == 1 else phrases.weeks, {"to": str(weeks)})
@@ -198,13 +199,13 @@ def _delta(feature: Feature, before_raw: float, after_raw: float) -> float | int
 
 
 def name_text(feature: Feature) -> str:
-    """The label as it reads inside a sentence: "credit amount", but "LTV ratio"."""
+    """The feature's label as it is written inside a sentence: "credit amount", but "LTV ratio"."""
     label = feature.label or feature.name.replace("_", " ")
     return label[0].lower() + label[1:] if label[1:2].islower() else label
 
 
 def title_text(feature: Feature) -> str:
-    """The label as it reads at the beginning of a sentence."""
+    """The feature's label as it is written at the beginning of a sentence."""
     label = feature.label or feature.name.replace("_", " ")
     return label[0].upper() + label[1:]
 
@@ -227,7 +228,7 @@ def _texts(feature: Feature, before_raw: float, after_raw: float, phrases: Phras
 def number_text(
     feature: Feature, number_raw: float, phrases: Phrases = ENGLISH, *, unlike_raw: float | None = None
 ) -> str:
-    """A number as it reads inside a sentence, with its unit.
+    """A raw number of a feature as it is written inside a sentence, rounded and with its unit.
 
     Parameters
     ----------
@@ -241,7 +242,7 @@ def number_text(
 
 
 def level_text(feature: Feature, level: RawValue, phrases: Phrases = ENGLISH) -> str:
-    """The name by which people call a level."""
+    """The name of a level for people: the manifest's own, else the level itself, or its truth value in words."""
     named = feature.level_names.get(feature.level_key(level))
     return named or ({True: phrases.is_true, False: phrases.is_false}[level] if isinstance(level, bool) else str(level))
 

@@ -37,7 +37,7 @@ class Timing(InputPart):
 
 
 def distance_within(feature: Feature, months: float) -> float:
-    """Distance that a feature can move in `months`, in raw units or levels; negative where no change is possible."""
+    """Distance that a person can move a feature in `months`, in raw units or levels; -1 where no change is possible."""
     left = months - feature.takes.months
     per = 0.0 if feature.is_group else _per_distance(feature)
     if left < -SLACK * months:
@@ -50,7 +50,7 @@ def _per_distance(feature: Feature) -> float:
 
 
 class Clock:
-    """The time that one person has, and how long each change takes.
+    """The time that one person has, how long each change takes, and what time changes by itself.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class Clock:
         """Whether changes compete for the time, so that ranges of single features do not say what is possible."""
 
     def each(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """Months until each feature has the value in the row; 0 where it is unchanged, or never gets there by time."""
+        """Months until each feature has its value in the row; 0 where it is unchanged, or time never brings it."""
         months = self._made(rows_raw)
         months[:, self._passive] = self._passed(rows_raw)
         return months
@@ -118,7 +118,10 @@ class Clock:
         return np.where(self._never(rows_raw), 0.0, passed)
 
     def against(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
-        """Which values time never brings to a feature that it moves: moves the other way, missing, special codes."""
+        """Mask of the values that time never brings, among features that it moves; false for other features.
+
+        Such values lie in the other direction, or are missing or special codes.
+        """
         found = np.zeros(rows_raw.shape, dtype=bool)
         found[:, self._passive] = self._never(rows_raw)
         return found
@@ -131,22 +134,25 @@ class Clock:
         return np.asarray(found)
 
     def changes(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Months that the person's changes in each row take: their sum if `sequential`, else the longest."""
+        """Months that the person's own changes in each row take: their sum if `sequential`, else the longest."""
         months = self._made(rows_raw)
         return np.asarray(months.sum(axis=1) if self.sequential else months.max(axis=1, initial=0.0))
 
     def total(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Months until the person has each record, by own changes and by time."""
+        """Months until the person has each record, through own changes and through time."""
         if self.stands_still:
             return np.zeros(len(rows_raw))
         return np.maximum(self.changes(rows_raw), self._passed(rows_raw).max(axis=1, initial=0.0))
 
     def settled(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """The records, with the features that time moves as they are when the person's changes are done."""
+        """The rows, in which features that time moves have the values at the end of the person's own changes."""
         return self._after(rows_raw, self.changes(rows_raw)) if self._passive.size else rows_raw
 
     def waiting(self) -> Float[np.ndarray, "n p"]:
-        """Records in which only time has passed, the nearest first; none where time changes nothing or is unlimited."""
+        """Raw rows in which only time has passed, at most `months`, the nearest first.
+
+        No rows where time changes nothing, or `months` is infinite.
+        """
         if not self._passive.size or math.isinf(self.months):
             return np.empty((0, len(self._factual_raw)))
         months = self.months * np.arange(1, WAITS + 1) / WAITS
@@ -155,12 +161,12 @@ class Clock:
         return rows_raw[(rows_raw != self._factual_raw).any(axis=1)]
 
     def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which records can be reached within `months`, and keep pace with time as in `keeps_pace`."""
+        """Mask of the rows that can be reached within `months` and that keep pace with time (`keeps_pace`)."""
         months = self.total(rows_raw)
         return np.asarray(months <= self.months * (1.0 + SLACK)) & self._shows(rows_raw, months)
 
     def keeps_pace(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which records show the time that they take in all features that time moves, or no time in any of them."""
+        """Mask of the rows whose features that time moves have moved for as long as the row takes, or not at all."""
         return self._shows(rows_raw, self.total(rows_raw))
 
     def _shows(self, rows_raw: Float[np.ndarray, "n p"], months: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
@@ -195,6 +201,6 @@ def _step(feature: Feature) -> float:
 def clock(
     features: Sequence[Feature], factual_raw: Float[np.ndarray, "p"], timing: Timing, valid_months: float = math.inf
 ) -> Clock:
-    """The clock of one request; without a horizon in `timing`, an answer may take `valid_months`."""
+    """The clock of one applicant; without a horizon in `timing`, an answer may take `valid_months`."""
     months = valid_months if timing.horizon_months is None else timing.horizon_months
     return Clock(features, factual_raw, months, sequential=timing.sequential)

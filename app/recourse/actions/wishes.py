@@ -50,17 +50,17 @@ class Wishes(InputPart):
         return bool(self.must_include or self.exclude.features or self.exclude.changes or self.exclude.sets)
 
     def included(self) -> Iterator[tuple[str, float | str | bool | None]]:
-        """The name of each feature that must change, with the value that it must change to, or None for any change."""
+        """The name of each feature that must change, with the value that it must change to; None for any value."""
         for one in self.must_include:
             yield (one, None) if isinstance(one, str) else (one.feature, one.to)
 
     def barred(self, space: FeatureSpace) -> tuple[tuple[int, ...], ...]:
-        """The sets of features that must not all change in one answer, as columns of a raw row."""
+        """The sets of features that must not all change in one answer, as indices of columns of a raw row."""
         columns = [[space.index(name) for name in names] for names in self.exclude.sets]
         return tuple(tuple(sorted({j for j in one if j is not None})) for one in columns if None not in one)
 
     def included_raw(self, space: FeatureSpace) -> Mapping[int, float | None]:
-        """The column of each feature that must change, with the raw number to change to, or None for any change."""
+        """By column index, the raw number to which a feature must change; None for any other value."""
         found: dict[int, float | None] = {}
         for name, to in self.included():
             j = space.index(name)
@@ -135,6 +135,6 @@ def _change_faults(space: FeatureSpace, change: ChangeTo, pointer: str) -> Itera
 
 
 def excluded_values(feature: Feature, fact: float, exclude: Exclude) -> list[float]:
-    """Raw numbers that `exclude.changes` rules out for a feature, without `fact`, missing and special codes."""
+    """Raw numbers that `exclude.changes` rules out for a feature, except `fact`, missing values and special codes."""
     values = [feature.parse(one.to) for one in exclude.changes if one.feature == feature.name]
     return [value for value in values if value != fact and value not in feature.states_raw]

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 @runtime_checkable
 class Arithmetic(Protocol):
-    """A kind of number to compute formulas with: how to make and compare numbers that have Python's operators."""
+    """A kind of number in which formulas are evaluated: it makes and compares numbers that have Python's operators."""
 
     def constant(self, value: float) -> Any:
         """The number for a constant `value` in a formula."""
@@ -44,13 +44,13 @@ class Arrays:
         return np.array(numbers)[np.asarray(self.values[name]).astype(np.intp)]
 
     def lesser(self, one: Any, other: Any) -> Any:
-        """The smaller of two, element by element, as Python's `min`, but NaN where either is NaN."""
+        """The smaller of two arrays, element by element; NaN where either is NaN."""
         return np.where((other < one) | np.isnan(other), other, one)
 
 
 @dataclass(frozen=True, slots=True)
 class Sloped:
-    """A value and its slope (derivative) in each feature name that it depends on."""
+    """Values of a formula, and by feature name its partial derivatives ("slopes"), element by element."""
 
     value: Any
     slopes: Mapping[str, Any]
@@ -86,7 +86,7 @@ class Sloped:
 
 @dataclass(frozen=True, slots=True)
 class Slopes:
-    """Arithmetic on arrays with their slopes; the slope in a level is 0."""
+    """Arithmetic on arrays together with their partial derivatives; that by a feature with levels is 0."""
 
     values: Mapping[str, Sloped]
 
@@ -108,7 +108,7 @@ class Slopes:
 
 
 class NotLinear(ValueError):
-    """Raised where a product of names, a quotient, a choice or a level makes a formula no linear function."""
+    """Raised where a product of names, a quotient, a min or max of names, or a level makes a formula not linear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +161,11 @@ class LinearForms:
         return LinearForm({}, value)
 
     def name(self, name: str) -> LinearForm:
-        """The linear form that `known` has for `name`, or else the form that is `name` itself."""
+        """The linear form that `known` has for `name`, or else the form that is the feature `name` itself."""
         return self.known.get(name) or LinearForm({name: 1.0}, 0.0)
 
     def level(self, name: str, numbers: tuple[float, ...]) -> LinearForm:  # noqa: ARG002 - as in Arithmetic
-        """Raise `NotLinear`: the numbers of levels lie on no line."""
+        """Raises `NotLinear`, because the numbers of levels lie on no line."""
         raise NotLinear
 
     def lesser(self, one: LinearForm, other: LinearForm) -> LinearForm:

@@ -52,7 +52,7 @@ _WITH = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A number in a cell, with its notation."""
+    """A number in a cell, and how it is written."""
 
     plain: str
     """The number with a decimal point and nothing else, as ``1012.37``; for 5 % it is ``5``."""
@@ -84,14 +84,14 @@ def written(text: str, mark: str = ".") -> Written | None:
 
 
 def number_of_text(text: str) -> float:
-    """The number in a text as a program writes it. Raises ValueError for other texts, such as 1_2, ١٢ and inf."""
+    """The number in a text as a program writes it. Raises `ValueError` for other texts, such as 1_2, ١٢ and inf."""
     if _PLAIN.fullmatch(text) is None:
         raise ValueError
     return float(text)
 
 
 def plain_numbers(texts: Sequence[str]) -> Float[np.ndarray, "n"]:
-    """Numbers as `number_of_text` reads them, NaN for empty texts. Raises ValueError where a text is no number."""
+    """The numbers in texts as programs write them, NaN for an empty text. Raises `ValueError` for other texts."""
     if _PLAIN_SIGNS.fullmatch("".join(texts)) is None:
         raise ValueError
     known = [text or "nan" for text in texts] if "" in texts else texts
@@ -106,7 +106,7 @@ _TWO_POINTS = re.compile(r"\.[^.\n]*\.")
 
 @dataclass(slots=True)
 class DecimalMark:
-    """The first cells of a table that show a decimal point, a decimal comma, or what could be either."""
+    """Evidence for the decimal mark of a table: the first cell with a point, with a comma, and one that has either."""
 
     point: str = ""
     comma: str = ""
@@ -115,7 +115,7 @@ class DecimalMark:
     seen: set[str] = field(default_factory=set)
 
     def see(self, texts: Sequence[str]) -> None:
-        """Add the evidence of cells that may be numbers."""
+        """Add what the cells of one column show; cells that are not numbers show nothing."""
         self._look(texts[:FIRST])
         # Where the point is known, cells with one point and no comma say nothing more.
         joined = "\n".join(texts[FIRST:])
@@ -159,14 +159,14 @@ class DecimalMark:
 
 
 def delimiter_of(heading: str) -> str:
-    """The delimiter of a table, by its first line; a semicolon where the line has none."""
+    """The delimiter that the first line of a table shows; a semicolon where it shows none."""
     bare = re.sub(r'"[^"]*"', "", heading)
     found = max(DELIMITERS, key=bare.count)
     return found if found in bare else ";"
 
 
 def lines_and_delimiter(lines: Iterable[str]) -> tuple[Iterator[str], str]:
-    """The lines of a table, all of them, and its delimiter, by the first line that is not blank."""
+    """All lines of a table, and the delimiter that the first line that is not blank shows."""
     rest = iter(lines)
     skipped: list[str] = []
     for line in rest:

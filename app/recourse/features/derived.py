@@ -25,7 +25,7 @@ NOT_WITH_DERIVED = (
 
 
 class DerivedColumns:
-    """The derived features of a schema, which formulas compute from others.
+    """The derived features of a schema, computed from the others.
 
     Parameters
     ----------
@@ -68,16 +68,16 @@ class DerivedColumns:
         return {name: np.where(missing[name], MISSING, columns[name]) for name in self.formulas}
 
     def slopes(self, base: Mapping[str, Float[np.ndarray, "n"]]) -> dict[str, dict[str, Float[np.ndarray, "n"]]]:
-        """Slopes of each derived feature in the numbers that it is computed from, directly or through other features.
+        """Partial derivatives of each derived feature by the numbers that it is computed from, directly or indirectly.
 
         Parameters
         ----------
-        base : as in `values`
+        base : raw numbers of the features that are not derived (a level is its index), by name
 
         Returns
         -------
-        Slopes by the name of the derived feature, then by that of a feature that is not derived. A level has no slope;
-        where a value is missing, the slopes are 0.
+        Derivatives by the name of the derived feature, then by that of a feature that is not derived. There is none by
+        a feature with levels; where a value is missing, derivatives are 0.
         """
         columns, _ = self._inputs(base)
         missing = {name: value == MISSING for name, value in self.values(base).items()}

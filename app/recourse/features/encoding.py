@@ -21,11 +21,11 @@ TAIL = 0.01
 def fit_encoding(
     features: Sequence[Feature], rows_raw: Float[np.ndarray, "n p"], encoding: Encoding
 ) -> tuple[Feature, ...]:
-    """The features with `center` and `scale` for a model's own columns filled in; features that have both keep them.
+    """The features with `center` and `scale` filled in for a model's own columns; features that have both keep them.
 
-    `standard` is mean and standard deviation of the reference data (population form), `minmax` maps them to [0, 1],
-    `none` keeps raw numbers. A constant column gets scale 1. Ordinals are fitted on their index; a binary is always 0
-    or 1.
+    `standard` takes the mean and the standard deviation of the reference records (population form), `minmax` maps them
+    to [0, 1], `none` keeps raw numbers. A constant column gets scale 1. Ordinals are fitted on their index; a binary is
+    always 0 or 1.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A number, a name or a symbol in the text of a formula, and the column where it begins."""
+    """A number, a name or a symbol in the text of a formula, and the column of the text where it begins."""
 
     kind: str
     """`number`, `name`, `word` (a name without quotes), `symbol` or `end`."""
@@ -91,16 +91,16 @@ class Expression:
                     yield from part.leaves()
 
     def mentions(self) -> "list[Name]":
-        """The parts of the formula that read the value of a feature itself, with their columns in the text."""
+        """The names in the formula that stand for a feature's value, with their columns in the text."""
         return [leaf for leaf in self.leaves() if isinstance(leaf, Name)]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the features that the value depends on, in the order of first mention."""
+        """Names of the features that the formula depends on, in the order of first mention."""
         return tuple(dict.fromkeys(leaf.name for leaf in self.leaves()))
 
     def evaluate(self, values: Mapping[str, Float[np.ndarray, "*n"]]) -> Float[np.ndarray, "*n"]:
-        """The value for arrays of one shape, by feature name; a division by zero gives infinity or NaN.
+        """The value of the formula for arrays of one shape, by feature name; a division by zero gives infinity or NaN.
 
         Raises
         ------
@@ -130,7 +130,7 @@ class Name(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Expression):
-    """The number that a table gives for the level of a feature."""
+    """The number that a table gives for the level of the feature `name`."""
 
     name: str
     numbers: tuple[float, ...]
@@ -139,14 +139,14 @@ class Lookup(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Negative(Expression):
-    """The negative ``-part`` of a part of a formula."""
+    """The negative ``-part`` of another expression."""
 
     part: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class Chain(Expression):
-    """Parts of a formula joined by ``+`` and ``-``, or by ``*`` and ``/``, from left to right."""
+    """Expressions joined by ``+`` and ``-``, or by ``*`` and ``/``, from left to right."""
 
     first: Expression
     rest: tuple[tuple[str, Expression], ...]
@@ -164,7 +164,7 @@ class Extreme(Expression):
 
 
 def parse_expression(text: str) -> Expression:
-    """The formula that a text stands for.
+    """The formula in a text.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def parse_expression(text: str) -> Expression:
 
 
 class Reader:
-    """Reader of formulas, one token after the other; the reader of rules extends it."""
+    """Reads a formula, token by token; the reader of rules extends it."""
 
     def __init__(self, text: str) -> None:
         self._tokens = list(_tokens(text))
@@ -186,7 +186,7 @@ class Reader:
 
     @property
     def next(self) -> Token:
-        """The token that is read next."""
+        """The token that `take` would read now."""
         return self._tokens[self._at]
 
     def follows(self, *symbols: str) -> bool:
@@ -194,36 +194,40 @@ class Reader:
         return self.next.kind in ("symbol", "word") and self.next.text in symbols
 
     def take(self) -> Token:
-        """Read the next token and move on."""
+        """Read the next token, return it and move on."""
         token = self.next
         self._at += token.kind != "end"
         return token
 
     def expect(self, symbol: str, also: str = "") -> None:
-        """Read `symbol`. Raises `ValueError` where the next token is another one; its message names `also` too."""
+        """Read `symbol`. Raises `ValueError` where the next token is another one; the message begins with `also`."""
         if not self.follows(symbol):
             raise self.fault(f"{also}{symbol}")
         self.take()
 
     def end(self, expected: str) -> None:
-        """Raise `ValueError` unless the text ends here; the message says what was `expected`."""
+        """Raise `ValueError` unless the text ends here; the message says what else was `expected`."""
         if self.next.kind != "end":
             raise self.fault(f"{expected}, or the end")
 
     def fault(self, expected: str, token: Token | None = None) -> ValueError:
-        """The error that says where the next token, or `token`, stands in place of what was `expected`."""
+        """The error which says that `token`, or else the next one, stands where something else was `expected`."""
         token = token or self.next
         found = "it ends there" if token.kind == "end" else f'"{token.text}"'
         return ValueError(f"cannot be read at column {token.column}: {found}; expected {expected}")
 
     def number(self, part: object, column: int) -> Expression:
-        """`part`, which began at `column`, as an expression. Raises `ValueError` where it is a comparison."""
+        """`part` as an expression; it began at `column`. Raises `ValueError` where it is a comparison."""
         if not isinstance(part, Expression):
             raise ValueError(f"cannot be read at column {column}: a comparison; expected a number")
         return part
 
     def sum(self) -> object:
-        """Read a sum; what `inside` reads in parentheses is returned as it is where nothing else stands beside it."""
+        """Read a sum and return its expression.
+
+        What `inside` returns for parentheses, such as a condition, is returned unchanged where nothing stands beside
+        it.
+        """
         return self._chain(self._product, "+", "-")
 
     def inside(self) -> object:

@@ -149,9 +149,9 @@ class Feature(InputPart):
         return self.label or self.name
 
     def in_language(self, language: str) -> "Feature":
-        """The feature with its words in another language; words without a translation stay as they are.
+        """The feature with its words in another language; labels and units without a translation stay as they are.
 
-        The action and the sentences are in the manifest's own language, so they do not stay.
+        The manifest's own sentences do not stay, since they are in its own language.
         """
         words = self.words.get(language)
         if words is None:
@@ -170,29 +170,32 @@ class Feature(InputPart):
 
     @property
     def levels(self) -> tuple[RawValue, ...]:
-        """Legal values, by index, of a feature that is not a number; a missing category is the last of them."""
+        """Legal values, by index, of a feature that is no number; the last is None where a category may be missing."""
         if self.type is FeatureType.BINARY and not self.categories:
             return (False, True)
         return (*self.categories, None) if self.is_group and self.missing else self.categories
 
     @staticmethod
     def level_key(level: RawValue) -> str:
-        """A level as the key by which the manifest's mappings name it: ``true`` for True."""
+        """The text by which mappings of the manifest name a level: ``true`` for True."""
         return str(level).lower() if isinstance(level, bool) else str(level)
 
     @property
     def is_number(self) -> bool:
-        """Whether values are numbers, continuous or integer, so that the raw number is the value itself."""
+        """Whether the feature is continuous or integer, so that its raw number is the value itself."""
         return self.type in NUMBERS
 
     @property
     def is_group(self) -> bool:
-        """Whether the feature is encoded as one column per category."""
+        """Whether the feature is encoded as one column per category, so that it is `categorical`."""
         return self.type is FeatureType.CATEGORICAL
 
     @property
     def states_raw(self) -> tuple[float, ...]:
-        """Raw numbers that are states, no quantities: `MISSING` if allowed, then special codes from low to high."""
+        """Raw numbers that are states and no quantities: `MISSING` if allowed, then special codes from low to high.
+
+        Empty for a categorical feature, whose missing category is a level.
+        """
         missing = (MISSING,) if self.missing and not self.is_group else ()
         return (*missing, *sorted(self.special))
 
@@ -204,21 +207,21 @@ class Feature(InputPart):
 
     @property
     def fill_raw(self) -> float | None:
-        """Raw number or level index of `fill`, which a model sees in place of a missing value; None without one."""
+        """Raw number or level index that a model sees in place of a missing value (`fill`); None without one."""
         if self.fill is None or self.is_number:
             return self.fill if self.fill is None else float(self.fill)
         return float(self.levels.index(self.fill))
 
     @property
     def range_raw(self) -> tuple[float, float]:
-        """Smallest and largest legal raw number or level index, special codes aside; infinite without a limit."""
+        """Smallest and largest legal raw number or level index, apart from special codes; infinite without a limit."""
         if not self.is_number:
             return 0.0, len(self.levels) - 1.0
         return (-math.inf if self.min is None else self.min), (math.inf if self.max is None else self.max)
 
     @property
     def lattice_raw(self) -> tuple[float, float]:
-        """Step between legal raw values, and a value on this lattice; the step is 0 where any number is allowed."""
+        """Step between legal raw numbers, and one of these numbers; the step is 0 where any number is allowed."""
         if self.type is FeatureType.CONTINUOUS:
             return (0.0 if self.decimals is None else 10.0**-self.decimals), 0.0
         return (self.step or 1.0), (self.min if self.is_number and self.min is not None else 0.0)
@@ -273,7 +276,7 @@ class Feature(InputPart):
 
 
 def read_cell(feature: Feature, text: str, mark: str = ".") -> RawValue:
-    """The JSON value in a cell of a table; a text that is no value is returned as it is, for `Feature.parse` to refuse.
+    """The JSON value in a cell of a table; a text that is no legal value is returned unchanged, for `Feature.parse`.
 
     Parameters
     ----------
@@ -319,7 +322,7 @@ def _number(feature: Feature, text: str, mark: str) -> RawValue:
 def parse_column(
     feature: Feature, texts: Sequence[Any], mark: str = "."
 ) -> tuple[Float[np.ndarray, "n"], list[tuple[int, str]]]:
-    """Raw numbers of a column of texts (as of a CSV), and each row that does not parse: its index and the reason.
+    """Raw numbers of a column of texts, as of a CSV, and the index and reason of each text that is no legal value.
 
     Parameters
     ----------

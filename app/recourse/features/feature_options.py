@@ -28,7 +28,7 @@ class Missing(StrEnum):
 
 
 def json_text(value: object) -> str:
-    """A level as it is written in JSON."""
+    """A level in JSON notation."""
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else f'"{value}"'

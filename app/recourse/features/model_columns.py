@@ -34,7 +34,7 @@ class ModelSpace(FeatureSpace):
 
 
 class ModelColumns:
-    """Translates from the space in which methods compute to the columns that a model takes.
+    """Converts rows and points of the space in which methods compute to the columns that a model takes.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class ModelColumns:
         return (seen if state == MISSING else state) - stands
 
     def rows(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n q"]:
-        """Raw rows of `space` as raw rows of the model; see `ModelSpace`."""
+        """Raw rows of `space` converted to raw rows of the model: with derived features and its missing values."""
         rows = np.empty((len(rows_raw), self.model.p))
         rows[:, self._own] = rows_raw[:, self._from]
         for name, values in self.space.derive(rows_raw).items():
@@ -99,11 +99,11 @@ class ModelColumns:
         return rows
 
     def encode(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n e"]:
-        """Raw rows as encoded points of the model; NaN where the model takes a missing number as NaN."""
+        """Raw rows of `space` converted to encoded points of the model; NaN where it takes a missing number as NaN."""
         return self.model.encode(self.rows(rows_raw))
 
     def points(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n e"]:
-        """Encoded points of `space`, legal or not, as encoded points of the model; needs `affine`."""
+        """Encoded points of `space`, legal or not, converted to encoded points of the model; only if `affine`."""
         if self._plain:
             return X
         found = X[:, self._columns] * self._scale
@@ -119,13 +119,13 @@ class ModelColumns:
         return self.affine and not self.space.states_raw.size
 
     def limits(self, edges: Float[np.ndarray, "m e"]) -> Float[np.ndarray, "m d"]:
-        """Limits on the model's columns as limits on the encoded columns of `space`; needs `invertible`."""
+        """Limits on the model's encoded columns converted to limits on those of `space`; only if `invertible`."""
         found = np.empty((len(edges), self.space.d))
         found[:, self._columns] = (edges - self._shift) / self._scale
         return found
 
     def gradient(self, G: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "n d"]:
-        """Gradients in the encoded columns of `space`, from gradients in the model's columns; needs `affine`."""
+        """Gradients by the model's encoded columns converted to gradients by those of `space`; only if `affine`."""
         if self._plain:
             return G
         found = np.zeros((len(G), self.space.d))

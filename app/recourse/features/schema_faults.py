@@ -19,7 +19,7 @@ def _endless(numbers: Mapping[str, float | None]) -> list[str]:
 
 
 def option_faults(feature: Feature) -> list[str]:
-    """Sentences on faults of a feature's options: all of `feature_options`, `least_change`, `terms` and `protected`."""
+    """Sentences on the faults of a feature's options: its mappings, `least_change`, `terms` and `protected`."""
     advice, drift = feature.advice, feature.moves_with_time
     per_year = None if drift is None else drift.per_year
     return _endless({"advice.min": advice.min, "advice.max": advice.max, "moves_with_time.per_year": per_year}) or [
@@ -154,7 +154,7 @@ def _unknown(at: str, named: Collection[str], levels: Collection[str]) -> Iterat
 
 
 def schema_faults(features: Sequence[Feature]) -> list[Fault]:
-    """Faults of a feature schema; pointers are ``/features/{index}``."""
+    """The faults of all features and of their names; pointers are ``/features/{index}``."""
     faults = [Fault(f"/features/{j}", text) for j, feature in enumerate(features) for text in own_faults(feature)]
     seen: set[str] = set()
     for j, feature in enumerate(features):
@@ -199,7 +199,7 @@ def own_faults(feature: Feature) -> list[str]:
 
 
 def state_faults(feature: Feature) -> list[str]:
-    """Sentences on faults of a feature's `missing`, `fill`, `percent`, `provide` and `special`."""
+    """Sentences on the faults of a feature's `missing`, `fill`, `percent`, `provide` and `special`."""
     missing, fill, group, number = feature.missing, feature.fill, feature.is_group, feature.is_number
     filled = missing in (Missing.INDICATOR, Missing.FILL)
     levels = ", ".join(json_text(level) for level in feature.levels)

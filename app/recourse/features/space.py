@@ -17,7 +17,7 @@ SENT_ROUNDING = 1e-9
 
 
 class FeatureSpace:
-    """An ordered feature schema with fitted scales; translates between records, raw rows and encoded points.
+    """The features of a model in order, with fitted scales; converts between records, raw rows and encoded points.
 
     Parameters
     ----------
@@ -87,45 +87,45 @@ class FeatureSpace:
 
     @cached_property
     def spread_raw(self) -> Float[np.ndarray, "p"]:
-        """`scale_raw` of features that are encoded as one number, and 1 for the others."""
+        """One unit of each feature's encoded column, in raw units; 1 for a feature with one column per category."""
         spread = np.ones(self.p)
         spread[self.numeric] = self.scale_raw
         return spread
 
     @cached_property
     def most_spreads(self) -> Float[np.ndarray, "p"]:
-        """Largest distance that counts for a feature, in spreads: 1 if each category has a column, else infinite."""
+        """Largest distance that a change of each feature counts, in spreads: 1 for a categorical one, else infinite."""
         most = np.full(self.p, np.inf)
         most[self.groups] = 1.0
         return most
 
     @cached_property
     def holds_values(self) -> Bool[np.ndarray, "d"]:
-        """Which encoded columns hold a number or a category, and not a state such as missing."""
+        """Mask of the encoded columns that hold a number or a category, and not a state such as missing."""
         values = np.ones(self.d, dtype=bool)
         values[self.state_columns] = False
         return values
 
     @cached_property
     def noisy_columns(self) -> Int[np.ndarray, "k"]:
-        """Indices of the encoded columns of numbers that people do not always implement exactly, so noise applies."""
+        """Indices of the encoded columns that noise applies to: numbers that people may not implement exactly."""
         return np.array([self.spans[j].start for j, f in enumerate(self.features) if f.is_number and f.noise], np.intp)
 
     @cached_property
     def lattice_raw(self) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p"]]:
-        """`Feature.lattice_raw` of all features: steps and anchors."""
+        """Step between each feature's legal raw numbers (0 where any number is allowed), and one of these numbers."""
         step, anchor = np.array([feature.lattice_raw for feature in self.features], dtype=float).reshape(-1, 2).T
         return step, anchor
 
     @cached_property
     def whole(self) -> Int[np.ndarray, "k"]:
-        """Indices of features whose raw number is whole: all but continuous ones."""
+        """Indices of the features whose raw numbers are whole: all but continuous ones."""
         kinds = [j for j, feature in enumerate(self.features) if feature.type is not FeatureType.CONTINUOUS]
         return np.array(kinds, dtype=np.intp)
 
     @cached_property
     def whole_numeric(self) -> Int[np.ndarray, "k"]:
-        """Indices of the features that are encoded as one number and whose raw number is whole."""
+        """Indices of the features that have one encoded column and whole raw numbers."""
         return np.intersect1d(self.whole, self.numeric)
 
     @cached_property
@@ -136,21 +136,21 @@ class FeatureSpace:
 
     @cached_property
     def fill_raw(self) -> Float[np.ndarray, "m"]:
-        """Raw number that is encoded where a feature is missing or a special code: its `fill`, else its `center`."""
+        """Raw number encoded in place of a state of each feature in `numeric`: its `fill`, else its `center`."""
         fills = [self.features[j].fill_raw for j in self.numeric.tolist()]
         return np.array(
             [c if fill is None else fill for c, fill in zip(self.center_raw.tolist(), fills, strict=True)], dtype=float
         )
 
     def in_state(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
-        """Which values are states (missing or a special code) and not quantities; a missing category is a category."""
+        """Mask of the values that are missing or special codes; false for a missing category, which is a level."""
         found = np.zeros(rows_raw.shape, dtype=bool)
         for k, state in zip(self.state_numbers.tolist(), self.states_raw.tolist(), strict=True):
             found[:, self.numeric[k]] |= rows_raw[:, self.numeric[k]] == state
         return found
 
     def encode_numbers(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
-        """The columns `numeric_columns` of the encoded points of raw rows."""
+        """The encoded numbers of raw rows, one column for each feature in `numeric`."""
         numbers = rows_raw.take(self.numeric, axis=1)
         if self.states_raw.size:
             numbers = np.where(self.in_state(rows_raw)[:, self.numeric], self.fill_raw, numbers)
@@ -168,9 +168,10 @@ class FeatureSpace:
         return X
 
     def decode(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n p"]:
-        """The legal raw row nearest to each encoded point: whole numbers rounded, limits kept, the largest category.
+        """The raw row in the schema's limits that is nearest to each encoded point; whole numbers are rounded.
 
-        A feature is missing, or a special code, where the encoded column of that state is above one half.
+        A category is the one with the largest column. A feature is missing, or a special code, where the column of that
+        state is above one half.
         """
         rows_raw = np.empty((len(X), self.p))
         rows_raw[:, self.numeric] = X[:, self.numeric_columns] * self.scale_raw + self.center_raw
@@ -183,14 +184,14 @@ class FeatureSpace:
         return rows_raw
 
     def same_columns(self, other: "FeatureSpace") -> bool:
-        """Whether another schema has the same features with the same values and states; scales may differ."""
+        """Whether another space has the same features with the same values and states; scales may differ."""
         return self.columns == other.columns and all(
             (mine.type, mine.levels) == (theirs.type, theirs.levels)
             for mine, theirs in zip(self.features, other.features, strict=True)
         )
 
     def recode(self, X: Float[np.ndarray, "n d"], other: "FeatureSpace") -> Float[np.ndarray, "n d"]:
-        """Encoded points of `other`, a space with the same columns, in the scales of this space."""
+        """Encoded points `X` of `other`, a space with the same columns, converted to encoded points of this space."""
         recoded = X.copy()
         raw = X[:, other.numeric_columns] * other.scale_raw + other.center_raw
         for k, column in zip(self.state_numbers, self.state_columns, strict=True):
@@ -207,7 +208,7 @@ class FeatureSpace:
 
         Raises
         ------
-        InvalidRecord : the record is not legal; carries every fault with its pointer
+        InvalidRecord : the record is not legal; it has every fault, with its pointer
         """
         row_raw, faults = self._read(record, pointer)
         if faults:
@@ -215,7 +216,7 @@ class FeatureSpace:
         return row_raw
 
     def read_many(self, records: Iterable[Mapping[str, object]], *, pointer: str) -> Float[np.ndarray, "n p"]:
-        """The raw rows of JSON records; faults point to ``{pointer}/{index}/{feature}``. Raises as `read` does."""
+        """The raw rows of JSON records. Raises `InvalidRecord` with every fault, at ``{pointer}/{index}/{feature}``."""
         rows: list[Float[np.ndarray, p]] = []
         faults: list[Fault] = []
         for index, record in enumerate(records):
@@ -266,13 +267,13 @@ class FeatureSpace:
         return faults
 
     def derive(self, rows_raw: Float[np.ndarray, "n p"]) -> dict[str, Float[np.ndarray, "n"]]:
-        """Raw numbers of the derived features, by name."""
+        """By name, the raw numbers of each derived feature, one per row."""
         if self.derived is None:
             return {}
         return self.derived.values({name: rows_raw[:, j] for j, name in enumerate(self.names)})
 
     def derives_legally(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which rows have only legal derived values."""
+        """Mask of the rows in which all derived values are legal."""
         legal = np.ones(len(rows_raw), dtype=bool)
         values = self.derive(rows_raw)
         for feature in self.schema:
@@ -281,7 +282,7 @@ class FeatureSpace:
         return legal
 
     def record(self, row_raw: Float[np.ndarray, "p"]) -> Record:
-        """The JSON record of a raw row, with its derived values; `read` gives the same row back, to the last bit."""
+        """The JSON record of a raw row, with derived values; `read` returns the same row to the last bit."""
         if self.derived is None:
             return {f.name: f.value(float(v)) for f, v in zip(self.features, row_raw, strict=True)}
         values = dict(zip(self.names, row_raw.tolist(), strict=True))
@@ -328,5 +329,5 @@ def _sent_wrong(feature: Feature, sent: object, value: float) -> str | None:
 
 
 def escape(name: str) -> str:
-    """A key escaped as a token of a JSON pointer."""
+    """A key, escaped for use in a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1")
