@@ -73,7 +73,9 @@ class Dates:
 
 
 def dates_of(days: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> Dates:
-    """Choose the dates of a backtest, given the date of each record in days, and the records before each.
+    """Choose the dates of a backtest, and the records on which the models of each date are trained.
+
+    `days` are the dates of the records, in days; `favourable` are their labels.
 
     Raises
     ------
@@ -117,12 +119,12 @@ class Backtester:
     _indices: dict[str, int] = field(default_factory=dict)
 
     def run(self, dates: Dates) -> tuple[Backtest, ...]:
-        """Share of answers that later models keep, for each future validity asked for and months until then.
+        """What later models keep of earlier answers, for each share of future models asked for and time between them.
 
         Raises
         ------
         RehearsalFailed, ModelRefused, ModelUnusable : the recipe fails on the records of a date
-        SolverFailed, ModelOutputInvalid : as `solve`
+        SolverFailed, ModelOutputInvalid : a solver ends without an answer, or a model gives an output outside its range
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         models = [self._model(at, window) for at, window in enumerate(dates.windows)]
@@ -215,7 +217,7 @@ class Backtester:
 
     @property
     def each(self) -> int:
-        """Number of stressed models for each date, stress and strength: as many as today's searches use."""
+        """Number of stressed models of one date, stress and strength, as many as a search uses today."""
         return max(1, self.choices.search // max(2, len(self.stresses)) // len(STRENGTHS))
 
     def _count(self, name: str) -> int:

@@ -117,7 +117,7 @@ class XgboostRecipe(_BoostedRecipe):
     name = "xgboost"
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """The training parameters: those of today's model, or usual ones for a stand-in. Contract in `Recipe`."""
+        """The training parameters by XGBoost's names: those of today's model, or usual ones for a stand-in."""
         with library("xgboost"):
             import xgboost  # noqa: F401
         if self.stand_in:
@@ -126,7 +126,7 @@ class XgboostRecipe(_BoostedRecipe):
         return xgboost_parameters(read_artifact(registered.manifest, registered.directory))
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Train models; files are as `save_model("model.json")` writes them. Contract in `Recipe`."""
+        """Train one model for each sample. Returns files as XGBoost's `save_model("model.json")` writes them."""
         with library("xgboost"):
             import xgboost
         data = in_columns(self.model, records, self.described)
@@ -263,7 +263,7 @@ class LightgbmRecipe(_BoostedRecipe):
     name = "lightgbm"
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """The training parameters: those of today's model, or usual ones for a stand-in. Contract in `Recipe`."""
+        """The training parameters by LightGBM's names: those of today's model, or usual ones for a stand-in."""
         with library("lightgbm"):
             import lightgbm  # noqa: F401
         if self.stand_in:
@@ -272,7 +272,7 @@ class LightgbmRecipe(_BoostedRecipe):
         return lightgbm_parameters(read_artifact(registered.manifest, registered.directory).decode())
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Train models; files are as `save_model` writes them. Contract in `Recipe`."""
+        """Train one model for each sample. Returns files as LightGBM's `save_model` writes them."""
         data = in_columns(self.model, records, self.described)
         return [self._trained(data, sample, tuned) for sample in samples]
 

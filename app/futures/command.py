@@ -71,7 +71,7 @@ def rehearse(
 
 
 def stress_of(texts: list[str]) -> str | list[dict[str, str]]:
-    """Stresses from the texts of an option: ``auto`` or ``none`` alone, or ``COLUMN=up`` and ``COLUMN=down``."""
+    """The stresses that an option names: `auto` or `none`, or a dict of `column` and `direction` for each text."""
     if texts in (["auto"], ["none"]):
         return texts[0]
     found = []

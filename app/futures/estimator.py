@@ -39,7 +39,10 @@ class EstimatorRecipe(RecipeOfOneManifest):
         return cls(model, registered.manifest, read_content(registered.manifest.file.path, content, registered.trust))
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """Check that the estimator can be cloned and has two classes; finds no settings. Contract in `Recipe`."""
+        """Check that the estimator can be cloned and has two classes.
+
+        Returns the name of its class; nothing is tuned.
+        """
         if len(self.estimator.classes_) != 2:
             raise RehearsalFailed("An estimator with more than two classes is not retrained: the label has two.")
         if not hasattr(self.estimator, "get_params"):
@@ -47,7 +50,7 @@ class EstimatorRecipe(RecipeOfOneManifest):
         return {"estimator": type(self.estimator).__name__}
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:  # noqa: ARG002
-        """Fit clones; files have the format of today's estimator. Contract in `Recipe`."""
+        """Fit one clone for each sample. Returns files in the format of today's estimator."""
         with library("sklearn"):
             from sklearn.base import clone
         columns = self.model.registered.columns

@@ -39,9 +39,9 @@ class Compared:
 
 
 def compared(loaded: LoadedModel, asking: Sequence[BlackBox], held_back: FutureModels, seed: int) -> Compared | None:
-    """Compare scores of answers by today's and held-back models; None for too few held-back models or answers.
+    """Compare today's model with held-back models by their scores of answers; None for too few models or answers.
 
-    `asking` are the future models that give the answers. Errors as `solve`.
+    `asking` are the future models whose answers are scored; finding these raises the errors of `solve`.
     """
     if held_back.count < 1.0 / SIGNIFICANCE - 1.0:
         return None

@@ -37,7 +37,7 @@ class LinearRecipe(RecipeOfOneManifest):
         self.compare = compare and model.black_box.linear
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """The ridge penalty with which a fit is nearest to today's model. Contract in `Recipe`."""
+        """The ridge penalty whose fit is nearest to today's model; the usual one where the two cannot be compared."""
         if not self.compare:
             return {"ridge": USUAL_RIDGE}
         data = encoded(self.model, records, self.described)
@@ -59,7 +59,7 @@ class LinearRecipe(RecipeOfOneManifest):
         return {"ridge": best, "logits_differ_by": round(float(np.sqrt(distances[best])), 4)}
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Fit models; files are JSON in the format `linear`. Contract in `Recipe`."""
+        """Fit one logistic regression for each sample. Returns JSON files in the format `linear`."""
         data = encoded(self.model, records, self.described)
         counts = np.array([np.bincount(sample.chosen, minlength=len(data.y)) for sample in samples], dtype=float)
         counts *= len(data.y) / counts.sum(axis=1, keepdims=True)

@@ -96,7 +96,7 @@ class Networks:
         return views
 
     def logits(self, X: Float[np.ndarray, "k b d"]) -> Float[np.ndarray, "k b"]:
-        """Logit of class 1 of each model's own points."""
+        """Logit of class 1 by each network of its own points: ``X[i]`` belongs to network i."""
         return _logit(self._forward(X)[-1])
 
     def step(self, batch: Batch) -> None:
@@ -188,7 +188,7 @@ class Training:
             self._at = (self._at + self.batch) if self._at + self.batch < self.chosen.shape[1] else 0
 
     def losses(self) -> Float[np.ndarray, "k"]:
-        """The log loss of each network on its own training records."""
+        """The mean log loss of each network on its own training records."""
         found = np.zeros(len(self.chosen))
         for at in range(0, self.chosen.shape[1], 1_000):
             rows = self.chosen[:, at : at + 1_000]
@@ -225,7 +225,10 @@ class NetworkRecipe(RecipeOfOneManifest):
         return architecture
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:
-        """Find how many passes over its records the training of each network makes. Contract in `Recipe`."""
+        """Find how long networks are trained.
+
+        Returns the `steps`, the `passes` over the records, and the `target` loss.
+        """
         if self.target is not None:
             # A bootstrap repeats records and is fitted sooner: only on all records does a loss compare with today's.
             everything = np.arange(min(len(records.favourable), MOST_DRAWN))
@@ -235,7 +238,7 @@ class NetworkRecipe(RecipeOfOneManifest):
         return {"steps": found, "passes": round(found / training.pass_steps, 2), "target": self.target}
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Train networks; files are safetensors. Contract in `Recipe`."""
+        """Train one network for each sample. Returns safetensors files."""
         training = Training.of(self.architecture, encoded(self.model, records, self.described), samples)
         training.run(max(1, math.ceil(tuned["passes"] * training.pass_steps)))
         if not np.isfinite(training.networks.parameters).all():
@@ -267,7 +270,8 @@ class NetworkRecipe(RecipeOfOneManifest):
 def pilot_steps(training: Training, measure: Callable[[], tuple[float, bool]]) -> int:
     """Train pilot networks, and return the number of steps that each later training takes.
 
-    That is `LONGER` times the steps after which `measure` says that the loss is small enough, or at its lowest.
+    It is `LONGER` times the number of steps after which the loss is small enough or, if it never is, at its lowest.
+    `measure` returns the loss of the pilots, and whether it is small enough.
     """
     least = LEAST_PASSES * training.pass_steps
     most = max(least, min(MOST_PASSES * training.pass_steps, MOST_STEPS))

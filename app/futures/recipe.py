@@ -61,11 +61,11 @@ class RecipeOfOneManifest:
         self.described = described
 
     def manifest(self, tuned: Tuned) -> Manifest:  # noqa: ARG002
-        """Contract in `Recipe`."""
+        """The manifest of every future model, apart from the digest of its file; the same for all settings."""
         return self.described
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """No settings: the default for recipes that have none to find. Contract in `Recipe`."""
+        """An empty dict: the default of recipes that have no training settings to find."""
         return {}
 
 
@@ -84,7 +84,10 @@ def encoded(model: LoadedModel, records: Records, manifest: Manifest) -> Encoded
 
 
 def in_columns(model: LoadedModel, records: Records, manifest: Manifest) -> Encoded:
-    """`encoded` for trees: if the model takes raw records, one column per feature, with levels as positions."""
+    """Training records as trees take them: encoded or, for a model of raw records, with a column per feature.
+
+    Levels are then their index.
+    """
     found = encoded(model, records, manifest)
     if manifest.input is Input.ENCODED:
         return found
@@ -94,5 +97,5 @@ def in_columns(model: LoadedModel, records: Records, manifest: Manifest) -> Enco
 
 
 def log_loss(logits: Float[np.ndarray, "k n"], y: Bool[np.ndarray, "k n"]) -> Float[np.ndarray, "k"]:
-    """Mean logistic loss of each of k models."""
+    """Mean logistic loss of each of k models over its n records; logits are those of the label True."""
     return np.asarray(np.logaddexp(0.0, np.where(y, -logits, logits)).mean(axis=1))

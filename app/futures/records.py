@@ -108,9 +108,10 @@ def _checked(
 def sample(
     records: Records, drawn: Drawn, seed: int, index: int, weights: Float[np.ndarray, "n"] | None = None
 ) -> Sample:
-    """Draw the bootstrap and the seed of one future model; the same arguments always give the same.
+    """Draw the bootstrap and the seed of one future model; the same arguments always give the same sample.
 
-    `weights` are the probabilities with which records are drawn, and sum to 1; None draws all alike.
+    A bootstrap has half as many records as there are (`fresh`) or as many (`same`), at most `MOST_DRAWN`. `weights` are
+    the probabilities with which records are drawn, and sum to 1; None draws all alike.
     """
     rng = np.random.default_rng([seed, index])
     n = len(records.favourable)
@@ -125,5 +126,5 @@ def sample(
 def samples(
     records: Records, drawn: Drawn, seed: int, indices: Sequence[int], weights: Float[np.ndarray, "n"] | None = None
 ) -> list[Sample]:
-    """`sample` for several indices."""
+    """Draw the bootstraps and the seeds of several future models, one for each index, as `sample` draws one."""
     return [sample(records, drawn, seed, index, weights) for index in indices]

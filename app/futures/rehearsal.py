@@ -58,7 +58,7 @@ ENOUGH = 10
 
 
 class Check(Part):
-    """What was found out about a model that was made."""
+    """How good one future model is on records that it has not seen, and whether it is dropped."""
 
     auc: float
     """Area under the ROC curve on records that it has not seen; NaN is kept as 0."""
@@ -71,7 +71,7 @@ class Check(Part):
 def rehearse(
     model: RegisteredModel, choices: Choices, material: Material | None = None, *, progress: Progress | None = None
 ) -> FuturesRecord:
-    """Make the future models of a version, or go on making them.
+    """Make the future models of a version; resumes an interrupted rehearsal that had the same choices.
 
     Raises
     ------
@@ -126,7 +126,7 @@ class _Rehearsal:
 
     @classmethod
     def begun(cls, loaded: LoadedModel, choices: Choices, material: Material) -> "_Rehearsal":
-        """One that was interrupted, or a new one, tuned and with its specification on disk."""
+        """The interrupted rehearsal with the same choices, or else a new, tuned one with its specification on disk."""
         data, registered = material.data, loaded.registered
         records = reference_records(loaded) if data is None else newer_records(loaded, data)
         path = data or inside(registered.directory, registered.manifest.reference)
@@ -151,7 +151,7 @@ class _Rehearsal:
 
     @property
     def sets(self) -> dict[SetName, range]:
-        """The numbers of the models of each set."""
+        """The indices of the models of each set, by the name of the set."""
         first, plain = self.spec.search, self.spec.search + self.spec.held_back
         found: dict[SetName, range] = {"search": range(first), "held_back": range(first, plain)}
         if self.stresses:
@@ -178,7 +178,7 @@ class _Rehearsal:
     # --- the models ---
 
     def run(self, progress: Progress) -> FuturesRecord:
-        """Make what is missing, and install everything."""
+        """Make the models that are missing, and install all sets."""
         dates, no_backtest = self._dates()
         backtester = self._backtester()
         total = sum(map(len, self.sets.values())) + (0 if dates is None else backtester.total)
@@ -376,7 +376,7 @@ def _member_scores(member: BlackBox, rows_raw: Float[np.ndarray, "n p"]) -> Floa
 
 
 def area(scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> float:
-    """Area under the ROC curve: 0 where a score is not finite, 0.5 where one of the labels is missing."""
+    """Area under the ROC curve; 0 if any score is not finite, 0.5 if all labels are the same."""
     if not np.isfinite(scores).all():
         return 0.0
     return CHANCE if favourable.all() or not favourable.any() else auc(scores, favourable)

@@ -51,7 +51,7 @@ class Rehearsals:
         Raises
         ------
         UnknownModel, ModelUnusable : there is no such version
-        ModelQuarantined, DailyBudgetSpent : as `Models.admit`
+        ModelQuarantined, DailyBudgetSpent : the model is in quarantine, or the key's budget for today is spent
         InvalidRequest : the column of a stress does not exist, has no order, or has a single value
         RehearsalFailed : no source can make future models, or the directory of the version cannot be written
         NotReady : the job store cannot be reached

@@ -36,7 +36,7 @@ PILOTS = 8
 
 @read_dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What future models are to be made."""
+    """Which future models to make, from what, and how many."""
 
     source: Literal["auto", "retrained", "stand_in", "none"] = "auto"
     records: Drawn = "fresh"
@@ -97,7 +97,7 @@ def asked_for(loaded: LoadedModel, choices: Choices, material: Material, data_sh
 
 
 def read_spec(directory: Path) -> Spec | None:
-    """The specification of a rehearsal that was interrupted; None where there is none."""
+    """The specification of an interrupted rehearsal; None if the directory has none, or a damaged one."""
     try:
         return Spec.model_validate_json((directory / SPEC).read_bytes())
     except (OSError, ValidationError):
@@ -158,7 +158,7 @@ def possible_sources(manifest: Manifest, choices: Choices, material: Material) -
 
 
 def outlook(loaded: LoadedModel) -> str:
-    """A sentence about which future models a server makes of a version, and what that means; makes none."""
+    """A sentence about which future models a server will make of a version, and what that means. Makes no models."""
     model = loaded.registered
     manifest, choices = model.manifest, choices_of(model)
     none = "Future models: none, as {}; so no answer says what the next training keeps of it"

@@ -145,7 +145,8 @@ class Kind:
 
         Raises
         ------
-        ModelRefused, ModelUnusable : as `app.registry.adapters.Load`
+        ModelRefused : the file is not a model of this kind, or may not be loaded safely
+        ModelUnusable : a library that loads it is missing
         """
         artifact = self.manifest.file.model_copy(update={"path": path, "sha256": sha256(content).hexdigest()})
         manifest = self.manifest.model_copy(update={"artifact": artifact})
@@ -159,11 +160,14 @@ class Stack(Protocol):
         """The files that keep all members together; None where this stack cannot keep them."""
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:
-        """A function that scores all members packed in `files`, which lie in `directory`."""
+        """The function that maps model inputs (n, d) to the scores (n, k) of all members packed in `files`.
+
+        `files` lie in `directory`.
+        """
 
 
 def scores_of(logits: Float[np.ndarray, "n k"], offset: float) -> Float[np.ndarray, "n k"]:
-    """Scores of logits: how far each is above `offset`, within limits; NaN where it is not finite."""
+    """Scores from logits: each logit minus `offset`, clipped to +-`LOGIT_LIMIT`; NaN where the logit is not finite."""
     scores = np.clip(logits - offset, -LOGIT_LIMIT, LOGIT_LIMIT)
     if not np.isfinite(scores).all() or not np.isfinite(logits).all():
         scores[~np.isfinite(logits)] = np.nan
@@ -185,7 +189,7 @@ class LinearStack:
     """Packs linear models as one matrix of weights and a vector of intercepts."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """The files of a stack of these models; None where the output is no logit. Contract in `Stack`."""
+        """One file with the weights and intercepts of all members; None if one's probability has no logit link."""
         read = [read_weights(kind.manifest, content, kind.space) for content in members]
         if kind.manifest.output is Output.PROBABILITY and any(file.link != "logit" for _, _, file in read):
             return None
@@ -193,7 +197,7 @@ class LinearStack:
         return {"linear.npz": _npz(weights=weights, intercepts=np.array([c for _, c, _ in read]))}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
-        """The function that scores records by all models of a stack. Contract in `Stack`."""
+        """The function that scores encoded points (n, d) by all k members: (n, k)."""
         arrays = _arrays(files["linear.npz"])
         weights, intercepts, offset = arrays["weights"].T.copy(), arrays["intercepts"], kind.offset
         return lambda X: scores_of(X @ weights + intercepts, offset)
@@ -203,7 +207,7 @@ class NetworkStack:
     """Packs networks as layers whose leading axis runs over the networks."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """The files of a stack of these models. Contract in `Stack`."""
+        """One file with the weights and biases of each layer, stacked over the members."""
         networks = [read_network(kind.manifest, content, kind.space) for content in members]
         count = len(networks[0].layers)
         arrays = {}
@@ -213,7 +217,7 @@ class NetworkStack:
         return {"network.npz": _npz(**arrays)}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
-        """The function that scores records by all models of a stack. Contract in `Stack`."""
+        """The function that scores encoded points (n, d) by all k members: (n, k)."""
         arrays = _arrays(files["network.npz"])
         architecture = kind.manifest.file.architecture
         assert architecture is not None
@@ -242,7 +246,7 @@ class StackedNetwork:
         self.rows = max(16, CACHED // (self.count * max(weights.shape[2] for weights, _ in layers)))
 
     def logits(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
-        """Favourable logits; not finite where sums overflow."""
+        """Favourable logit of each encoded point by each network; not finite where sums overflow."""
         points = np.asarray(X, dtype=self.dtype)
         found = np.empty((len(points), self.count))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -268,7 +272,7 @@ class XgboostStack:
     """Packs XGBoost models as one ensemble with a class for each."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """The files of a stack of these models. Contract in `Stack`."""
+        """The files of one ensemble of all members; None for a single member, or if they take different columns."""
         from app.registry.adapters.xgboost_model import merged, read_trees
 
         read = [read_trees(content, kind.manifest, kind.space) for content in members]
@@ -281,7 +285,7 @@ class XgboostStack:
         return {"trees.ubj": content, "base.npz": _npz(base=base, **taken.arrays()), **walked}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
-        """The function that scores records by all models of a stack. Contract in `Stack`."""
+        """The function that scores model inputs (n, d) by all k members: (n, k)."""
         with library("xgboost"):
             import xgboost
         booster = xgboost.Booster({"nthread": 1})
@@ -307,7 +311,7 @@ class LightgbmStack:
     """Packs LightGBM models as one ensemble with a class for each."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """The files of a stack of these models. Contract in `Stack`."""
+        """The files of one ensemble of all members; None for a single member, or if they take different columns."""
         from app.registry.adapters.lightgbm_model import merged, read_trees
 
         read = [read_trees(content, kind.manifest, kind.space) for content in members]
@@ -319,7 +323,7 @@ class LightgbmStack:
         return {"trees.txt": text, "slopes.npz": _npz(slopes=slopes, **taken.arrays())}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
-        """The function that scores records by all models of a stack. Contract in `Stack`."""
+        """The function that scores model inputs (n, d) by all k members: (n, k)."""
         with library("lightgbm"):
             import lightgbm
         booster = lightgbm.Booster(model_str=files["trees.txt"].decode())
@@ -343,12 +347,12 @@ class Apart:
     """Keeps each member in a file of its own and asks one after the other."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """The files of a stack of these models. Contract in `Stack`."""
+        """One file for each member, unchanged, by its number."""
         suffix = PurePosixPath(kind.manifest.file.path).suffix
         return {f"{i:04d}{suffix}": content for i, content in enumerate(members)}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:
-        """The function that scores records by all models of a stack. Contract in `Stack`."""
+        """The function that scores model inputs (n, d) by each of k members in turn: (n, k)."""
         members = [kind.member(directory, name, files[name]) for name in sorted(files)]
         return _answering(lambda rows: np.column_stack([_scores(member, rows) for member in members]), len(members))
 

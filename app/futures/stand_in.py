@@ -78,12 +78,12 @@ class StandInRecipe:
         return found
 
     def manifest(self, tuned: Tuned) -> Manifest:
-        """Contract in `Recipe`."""
+        """The manifest of every future model: its family and threshold are those that `tune` chose."""
         described = self._described(Format(tuned["format"]))
         return described.model_copy(update={"threshold": tuned["threshold"]})
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:
-        """Choose the family, its threshold and its own settings. Contract in `Recipe`."""
+        """Choose the family that agrees most with today's model, and find its threshold and its own settings."""
         tried: dict[str, Tuned] = {}
         for name, recipe in self.families(records).items():
             try:
@@ -96,7 +96,7 @@ class StandInRecipe:
         return {"family": best, "tried": {name: found["agreement"] for name, found in tried.items()}, **tried[best]}
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Train models of the family that `tune` chose. Contract in `Recipe`."""
+        """Train one model of the chosen family for each sample. Returns files in the format of that family."""
         return self.families(records)[tuned["family"]].make(records, samples, tuned["recipe"])
 
     def _try(self, recipe: Recipe, records: Records, pilots: Sequence[Sample]) -> Tuned:

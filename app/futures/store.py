@@ -47,13 +47,13 @@ ADVICE = (
 
 
 class Part(BaseModel):
-    """What is kept as JSON."""
+    """Base of the records that are kept as JSON files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class FutureManifest(Part):
-    """What the manifest of a future model says, where it can differ from the model's own."""
+    """The fields of a future model's manifest that may differ from those of today's model."""
 
     artifact: Artifact
     input: Input
@@ -78,7 +78,7 @@ class FutureManifest(Part):
 
 
 class SetRecord(Part):
-    """One of the sets: for searches, held back, or stressed."""
+    """The size and files of one set of future models: for searches, held back, or stressed."""
 
     models: int
     dropped: int

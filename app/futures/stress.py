@@ -37,7 +37,7 @@ COLUMNS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stressed:
-    """A stress, with the probability that it gives each record of being drawn."""
+    """A stress, and the probability with which it draws each record."""
 
     stress: Stress
     weights: Float[np.ndarray, "t n"]
@@ -58,7 +58,8 @@ def stressed_records(
 
     Raises
     ------
-    RehearsalFailed : as `along`, and where a stress that was chosen leaves too few records of a label
+    RehearsalFailed : the column of a stress does not exist, has no order, or holds a single value; or a stress of
+        `chosen` leaves too few records of a label
     """
     found: list[Stressed] = []
     if chosen == "none":
@@ -123,14 +124,14 @@ def columns(features: Sequence[Feature], header: Sequence[str]) -> list[str]:
 def weights(
     model: LoadedModel, records: Records, path: Path, stress: Stress, strength: float = 0.5
 ) -> Float[np.ndarray, "n"]:
-    """Probability of each record of being drawn under a stress; missing values and special codes rank in the middle.
+    """Probability with which a stress draws each record; missing values and special codes rank in the middle.
 
     Parameters
     ----------
     path : CSV that the records come from
     strength : in (0, 1]
 
-    Errors as `along`.
+    Raises `RehearsalFailed` if the column does not exist, has no order, or holds a single value.
     """
     sign = 1.0 if stress.direction == "up" else -1.0
     if stress.column == BASE_RATE:

@@ -35,7 +35,7 @@ class SuppliedRecipe(RecipeOfOneManifest):
         self.paths = _found(model, folder)
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:  # noqa: ARG002
-        """Read one model file of the folder for each sample. Contract in `Recipe`."""
+        """Read one model file of the folder for each sample. Nothing is trained."""
         try:
             return [self.paths[sample.index].read_bytes() for sample in samples]
         except OSError as error:

@@ -60,7 +60,7 @@ class CommandRecipe(RecipeOfOneManifest):
         self._table: Table | None = None
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:  # noqa: ARG002
-        """The model files that the command writes. Contract in `Recipe`."""
+        """Run the command once for each sample. Returns the model files that it leaves."""
         return [self._made(sample) for sample in samples]
 
     def _made(self, sample: Sample) -> bytes:
@@ -159,7 +159,7 @@ class _End:
         self._thread.start()
 
     def bytes(self) -> bytes:
-        """All that is kept, once the program has ended."""
+        """The end of what came through the pipe; waits at most `PATIENCE_S` seconds for the pipe to close."""
         # A process that left its group may hold the pipe open.
         self._thread.join(PATIENCE_S)
         return self._last

@@ -27,7 +27,7 @@ def abandon(model: RegisteredModel) -> None:
 
 
 def give_up(model: RegisteredModel, sentence: str) -> None:
-    """Note why a rehearsal ended, if its process was killed before it could; models already made are kept."""
+    """Note why a rehearsal ended, unless it has noted a reason itself; models already made are kept."""
     partial = model.directory / PARTIAL
     if partial.exists() and failure(model) is None:
         noted(partial, RehearsalFailed(sentence))
