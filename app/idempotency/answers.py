@@ -34,7 +34,7 @@ KEPT = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """The right to answer the request that came with an idempotency key."""
+    """One attempt to answer the request that came with an idempotency key; it holds the key."""
 
     name: str
     attempt: str
@@ -45,7 +45,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotentAnswer:
-    """A response that was sent, and is repeated for the same idempotency key."""
+    """A response that was sent, and is sent again for the same idempotency key."""
 
     status: int
     headers: Mapping[str, str]
@@ -59,7 +59,7 @@ class IdempotentAnswers:
         self._engine = engine
 
     def claim(self, name: str, digest: str, ids: str, now: datetime) -> Attempt | IdempotentAnswer:
-        """The answer that the request received before, or the right to answer it.
+        """The answer that the request received before, or an attempt that now holds the key for `LEASE`.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class IdempotentAnswers:
         Raises
         ------
         IdempotencyKeyReused : the key was used for another request
-        IdempotencyInProgress : another attempt is answering it
+        IdempotencyInProgress : another attempt is answering the request
         """
         with writing(self._engine) as connection:
             row = connection.execute(sa.select(answers).where(answers.c.name == name)).one_or_none()
@@ -89,7 +89,7 @@ class IdempotentAnswers:
         return attempt
 
     def renew(self, attempt: Attempt, now: datetime) -> None:
-        """Claim the key for another `LEASE`, unless its request is answered: an answer is kept for longer."""
+        """Let the attempt hold its key for another `LEASE`; no effect once the request is answered."""
         unanswered = _own(sa.update(answers), attempt).where(answers.c.status.is_(None))
         with writing(self._engine) as connection:
             connection.execute(unanswered.values(until=timestamp(now + LEASE)))
@@ -97,7 +97,8 @@ class IdempotentAnswers:
     def keep(self, attempt: Attempt, answer: IdempotentAnswer, recourse: str | None, now: datetime) -> bool:
         """Keep an answer for `KEPT`; `recourse` is the id of the recourse or job in the answer.
 
-        Returns false if the recourse was erased meanwhile, which frees the key, or if another attempt has taken over.
+        Returns whether it is kept: not if the recourse was erased meanwhile, which frees the key, or if another attempt
+        has taken over.
         """
         values = {
             "status": answer.status,
@@ -114,7 +115,7 @@ class IdempotentAnswers:
             return bool(connection.execute(_own(sa.update(answers), attempt).values(**values)).rowcount)
 
     def release(self, attempt: Attempt, now: datetime) -> None:
-        """Release the key: the request was refused or failed, and may be sent again.
+        """Free the key of a request that was refused or has failed, so that it may be sent again at once.
 
         The ids of the request stay: a write that seemed to fail may still succeed. A late renewal has no effect.
         """
@@ -131,7 +132,7 @@ class IdempotentAnswers:
     def sweep(self, now: datetime, by_clock: datetime | None = None) -> int:
         """Delete expired answers and abandoned keys; returns their number.
 
-        An answer that expires later than one that is given now was kept under a clock that was wrong: it goes too.
+        Answers that expire later than one that is given now are deleted, too: they were kept under a wrong clock.
 
         Parameters
         ----------

@@ -45,14 +45,15 @@ Handle = Callable[[Request], Awaitable[Response]]
 
 
 async def answer_once(request: Request, caller: str, handle: Handle) -> Response:
-    """Handle a request with an idempotency key once: when it is sent again, it gets the first answer.
+    """Handle a request that has an idempotency key; when it is sent again, it gets the first answer.
 
     Only success is kept: a request that was refused or has failed may be sent again.
 
     Raises
     ------
     InvalidRequest : the header has no valid key
-    IdempotencyKeyReused, IdempotencyInProgress : as `IdempotentAnswers.claim`
+    IdempotencyKeyReused : the key was used for another request
+    IdempotencyInProgress : the same request is being answered
     NotReady : the database cannot be reached
     """
     service = service_of(request)

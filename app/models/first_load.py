@@ -18,19 +18,19 @@ LONGEST_S = 86_400.0
 
 
 def runs_foreign_code(model: RegisteredModel) -> bool:
-    """Whether the scores of a model are computed by a library, which may hang, take all memory, or vary.
+    """Whether a library computes the scores of a model, which may hang, take all memory, or give varying scores.
 
-    False for a linear model, which is our own arithmetic, and for a remote one, which is paid per call.
+    False for a linear model, which the service computes itself, and for a remote one, which is paid per call.
     """
     artifact = model.manifest.artifact
     return not isinstance(artifact, Endpoint) and artifact.format is not Format.LINEAR
 
 
 def load_first(settings: Settings, model: RegisteredModel) -> None:
-    """Load a version and ask it in a child process, as the service will.
+    """Load a version and ask it a question in a child process with the service's limits.
 
     Raises `ModelRefused` where the version does not answer in time, or ends its process; `ModelUnusable` where it
-    cannot be loaded, or answers the same question differently.
+    cannot be loaded, or its scores differ from those of its registration.
     """
     asyncio.run(_tried(settings, ModelRef.of(Store.of(settings), model)))
 

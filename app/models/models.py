@@ -53,10 +53,11 @@ class Models:
         self._quarantine = quarantine
 
     def find(self, name: str, *, pointer: str | None = None, include_inactive: bool = False) -> RegisteredModel:
-        """The version that `Registry.find` finds. The error for an unknown model has a fault at `pointer`, unless None.
+        """The version of this name; an inactive one is found only by its full name and with `include_inactive`.
 
-        Raises `InsufficientScope` where the key of the current request may not ask the model, and `ModelUnusable` where
-        the store cannot be read: `UnknownModel` would then be taken as final.
+        Raises `UnknownModel`, with a fault at `pointer` unless that is None; `ModelUnusable` where the version is
+        broken or the store cannot be read; `InsufficientScope` where the key of the current request may not ask the
+        model.
         """
         _require(name)
         try:
@@ -83,14 +84,18 @@ class Models:
         return self.find(name, pointer="/model", include_inactive=True)
 
     def require_known(self, model_id: str) -> None:
-        """Raise `UnknownModel` unless a version of the model is registered; other errors as `find`."""
+        """Raise `UnknownModel` unless a version of the model is registered.
+
+        Raises `ModelUnusable` where the store cannot be read; `InsufficientScope` where the key of the current request
+        may not ask the model.
+        """
         _require(model_id)
         self._require_store()
         if all(model.id != model_id for model in self._registry.list()):
             raise UnknownModel(f'No version of "{model_id[:100]}" is registered.')
 
     def active(self) -> int:
-        """The number of versions that answer applicants."""
+        """Number of versions that answer applicants."""
         return sum(model.active for model in self._registry.list())
 
     def warnings(self) -> list[str]:
@@ -109,7 +114,7 @@ class Models:
         return [LATE.format(name=name, why=found["detail"]) for name, found in waiting if found["status"] == "failed"]
 
     def problems(self) -> str:
-        """The sentence that says why no applicant can be answered; empty if applicants can be answered."""
+        """The sentence that says why no applicant can be answered; empty where applicants can be answered."""
         if not self._readable():
             return UNREADABLE
         if self.active():
@@ -146,12 +151,13 @@ class Models:
     async def ask(
         self, model: RegisteredModel, work: Callable[..., Any], *args: Any, timeout_ms: int | None = None
     ) -> Any:
-        """Run a function about a model in a child process, count its questions to the model, and return its result.
+        """Run a function about a model in a child process, and return its result.
 
-        The time limit does not include loading a model that the child has not loaded yet.
+        The records that the function asks the model about count towards the daily budget. The time limit does not
+        include loading a model that the child has not loaded yet.
 
-        Raises `DailyBudgetSpent` where the key of the current request has no questions left for today; else as
-        `Pool.run`.
+        Raises `DailyBudgetSpent` where the key of the current request has no records left for today; `Overloaded`,
+        `LaneCrashed` or `LaneTimeout` where the child processes are busy, crash or run out of time.
         """
         await self._budgets.require()
         found = await self._run(model, work, *args, timeout_ms=timeout_ms)
@@ -171,7 +177,10 @@ class Models:
         return self._registry.list()
 
     def summaries(self) -> list[Json]:
-        """The descriptions of all versions that the key of the request may ask. Raises `ModelUnusable` as `find`."""
+        """The descriptions of all versions that the key of the request may ask.
+
+        Raises `ModelUnusable` where the store cannot be read.
+        """
         self._require_store()
         key = asking.get()
         return [_summary(model) for model in self._registry.list() if key is None or key.may_ask(model.id)]
@@ -188,7 +197,11 @@ class Models:
             raise ModelUnusable(reason)
 
     async def schema(self, name: str) -> Json:
-        """The features and rules of a model, and sample records that it refuses. Errors as `find` and `ask`."""
+        """The features and rules of a model, and sample records that it refuses.
+
+        Raises `UnknownModel`, `ModelUnusable` and `InsufficientScope` like `find`; `Overloaded`, `LaneCrashed` or
+        `LaneTimeout` where child processes cannot read the samples.
+        """
         model = self.find(name)
         # Their scores are known: no model is asked.
         samples = await self._run(model, tasks.samples)
@@ -201,7 +214,7 @@ class Models:
         }
 
     async def predict(self, name: str, records: Sequence[Mapping[str, object]]) -> Json:
-        """The model's decisions. Raises `InvalidRecord` with the faults of all records."""
+        """The model's decisions about records, in order. Raises `InvalidRecord` with the faults of all records."""
         model = self.find(name)
         rows_raw = model.space.read_many(records, pointer="/records")
         predictions = await self.ask(model, tasks.predict, rows_raw)

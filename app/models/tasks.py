@@ -48,7 +48,7 @@ SIBLINGS_IN_MEMORY = 100
 
 
 def load(ref: ModelRef) -> LoadedModel:
-    """The loaded model of a reference, whether or not it is active; the process keeps it as long as it has room."""
+    """The loaded model of a reference, active or not; the process keeps it as long as there is room."""
     return _kept(ref).model
 
 
@@ -76,25 +76,27 @@ def _size(model: LoadedModel) -> int:
 
 @lru_cache(maxsize=SIBLINGS_IN_MEMORY)
 def load_sibling(ref: ModelRef) -> BlackBox:
-    """The black box of another version than the one that answers; the process does not keep it, unlike `load`."""
+    """The black box of another version than the one that answers; unlike with `load`, the process does not keep it."""
     return _read(ref).black_box
 
 
 def needs(store: Store) -> list[Need]:
-    """The newest active models, as those that every child process loads before its first call."""
+    """The newest `PREPARED` active models, which every child process loads before its first call."""
     active = [model for model in store.open().list() if model.active]
     return [need_of(ModelRef.of(store, model)) for model in active[-PREPARED:]]
 
 
 def need_of(ref: ModelRef) -> Need:
-    """The `Need` that makes a child process load a model before it begins a call."""
+    """The condition of a call that its child process has first loaded the model."""
     return Need(ref.name, ready, (ref,))
 
 
 def ready(ref: ModelRef) -> list[str]:
     """Load a model and ask it one question, so that no request waits for its first-time costs. Idempotent.
 
-    Returns the names of the models that were dropped to make room. Errors as `RegisteredModel.load`.
+    Returns the names of the models that the process dropped to make room.
+
+    Raises `ModelUnusable` where the model cannot be loaded, or its scores differ from those of its registration.
     """
     found = _kept(ref)
     load_futures(found.model.registered)
@@ -121,7 +123,7 @@ def _ask_once(ref: ModelRef, model: LoadedModel) -> None:
 
 
 def predict(ref: ModelRef, rows_raw: Float[np.ndarray, "n p"], *, deadline_s: float) -> list[Json]:
-    """The model's decisions about raw rows."""
+    """The model's decision about each raw row, as JSON data."""
     deadline = time.monotonic() + deadline_s
     found: list[Json] = plain(decisions(Meter(load(ref).black_box, deadline), rows_raw))
     return found
@@ -139,10 +141,10 @@ def decisions(meter: Meter, rows_raw: Float[np.ndarray, "n p"]) -> list[Decision
 
 
 def samples(ref: ModelRef, *, deadline_s: float) -> list[dict[str, Any]]:  # noqa: ARG001
-    """Refused reference records for people to try, at most `MOST_SAMPLES`, all different; none where none is refused.
+    """At most `MOST_SAMPLES` different records of the reference that the model refuses, for people to try.
 
     Their scores are spread over those of all refused records: the median first, then towards the boundary, then those
-    furthest from it.
+    furthest from it. Empty where no record is refused.
     """
     reference = load(ref).reference
     refused = np.flatnonzero(reference.scores < 0.0)

@@ -50,7 +50,9 @@ NAMED = 3
 def helping_lines(
     black_box: BlackBox, reference: Reference, rules: Sequence[Rule], records: Sequence[int], valid_months: float
 ) -> Iterator[str]:
-    """A sentence that names the lines of the manifest that keep many records from an answer; none where no line does.
+    """A sentence that names the lines of the manifest without which the model would accept many of the records.
+
+    No sentence where no line helps many, or the model is remote.
 
     Parameters
     ----------
@@ -137,7 +139,7 @@ class Tryout:
 
     @property
     def sound(self) -> bool:
-        """Whether changes were found for at least one rejected record."""
+        """Whether changes were found for at least one of the refused records that were tried."""
         return any(one.changes for one in self.asked)
 
 
@@ -149,9 +151,9 @@ def attempt(
     tolerance: float = TOLERANCE,
     count: int = QUESTIONS,
 ) -> Tryout:
-    """Register a model directory in a temporary store, and ask about `count` reference records that the model rejects.
+    """Register a model directory in a temporary store, and ask about `count` reference records that the model refuses.
 
-    Errors as in `app.registry.install.install`.
+    Raises `ModelRefused` with every fault that could be found.
     """
     with TemporaryDirectory(prefix="recourse-") as place:
         store = replace(Store.of(settings), root=str(Path(place) / "store"))

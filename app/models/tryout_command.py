@@ -57,7 +57,7 @@ def try_(
 
 
 def text_of(one: "Asked", threshold: float | None = None) -> str:
-    """A record and its answer, in lines; probabilities have the digits that distinguish them from the threshold."""
+    """The lines that show a record and its answer; probabilities have enough digits to differ from the threshold."""
     decisions = [decision for decision in (one.before, one.after) if decision is not None]
     digits = digits_apart(threshold, [decision["probability"] for decision in decisions])
     lines = ["", f"Record {one.record}: no{_rating(one.before, digits)}. ({one.elapsed_s:.2f} s)"]
@@ -79,7 +79,7 @@ def _rating(decision: "Json | None", digits: int) -> str:
 
 
 def share_text(share: float, digits: int = 0) -> str:
-    """A share in per cent, such as "<1%": only 0 becomes "0%", and only 1 becomes "100%"."""
+    """A share from 0 to 1 in per cent, such as "<1%": only 0 becomes "0%", and only 1 becomes "100%"."""
     half = 10.0**-digits / 2.0
     sign = "<" if 0.0 < 100.0 * share < half else ">" if 100.0 - half <= 100.0 * share < 100.0 else ""
     return f"{sign}{percent(share, digits)}%"

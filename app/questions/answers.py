@@ -92,7 +92,7 @@ def _carried(value: Any) -> Any:
 
 
 def encoded(answer: Json) -> bytes:
-    """The JSON of an answer in bytes, as clients get it."""
+    """The bytes of an answer's JSON, as clients get them."""
     return _ENCODER.encode(answer).encode()
 
 
@@ -266,7 +266,10 @@ UNREAD = {"probability": None, "score": None, "points": None}
 
 
 def without_scores(answer: Json, *, brought: bool) -> Json:
-    """The answer without the score of the applicant's record; with `brought`, also without counterfactuals' scores."""
+    """The answer without the score of the applicant's record; with `brought`, also without those of counterfactuals.
+
+    `brought` says that the caller has supplied the counterfactuals. The answer is changed in place.
+    """
     decisions = [answer["factual"]]
     if brought:
         decisions += [one["validity"]["current"] for one in answer["counterfactuals"]]
@@ -284,7 +287,7 @@ def without_scores(answer: Json, *, brought: bool) -> Json:
 
 
 def decision(score: float | None, probability: float | None, scale: PointScale | None) -> Decision:
-    """The model's decision about one record; a score of None is no decision, so not favourable.
+    """The model's decision about one record; where `score` is None, the model gave no output and it is unfavourable.
 
     Parameters
     ----------
@@ -301,7 +304,10 @@ def decision(score: float | None, probability: float | None, scale: PointScale |
 def decision_if_asked(
     score: float | None, probability: float | None, reason: Reason | None, scale: PointScale | None
 ) -> Decision | None:
-    """As `decision`; None where time or budget ran out before the model was asked, which is no refusal."""
+    """The model's decision about one record; None where time or budget ran out before the model was asked.
+
+    `reason` says why no score is known. A model that gave no valid output decides unfavourably.
+    """
     unasked = score is None and reason is not Reason.MODEL_OUTPUT_INVALID
     return None if unasked else decision(score, probability, scale)
 
@@ -312,7 +318,7 @@ def counterfactual_answer(
     scale: PointScale | None,
     before: Sequence[AssessedCounterfactual],
 ) -> CounterfactualAnswer:
-    """The part of an answer about one counterfactual; `before` are the ways that it lists earlier."""
+    """The part of an answer about one counterfactual; `before` are those that the answer lists earlier."""
     certificate = found.certificate
     made = changes_of(action_set, found.row_raw, found.accepted)
     return CounterfactualAnswer(
@@ -337,7 +343,7 @@ def counterfactual_answer(
 def counterfactual_answers(
     action_set: ActionSet, found: Sequence[AssessedCounterfactual], scale: PointScale | None
 ) -> tuple[CounterfactualAnswer, ...]:
-    """The parts of an answer about counterfactuals, in their order, ranked from 1."""
+    """The part of an answer about each counterfactual, in their order, ranked from 1."""
     return tuple(counterfactual_answer(action_set, one, scale, found[:k]) for k, one in enumerate(found))
 
 
@@ -360,7 +366,10 @@ def nearest_answer(action_set: ActionSet, found: Counterfactual, scale: PointSca
 def changes_of(
     action_set: ActionSet, row_raw: Float[np.ndarray, "p"], accepted: Mapping[int, AcceptedValues] | None = None
 ) -> tuple[FeatureChange, ...]:
-    """The changes that make `row_raw` of the applicant's record."""
+    """The changes that lead from the applicant's record to `row_raw`.
+
+    `accepted` has, by feature index, the values that the model accepts of a missing value that the applicant states.
+    """
     clock, providing = action_set.clock, provided(action_set)
     if providing is not None and not action_set.space.in_state(row_raw[None])[0, list(providing.given)].any():
         clock = providing.clock  # stating a value takes no time; changing it does
@@ -368,7 +377,10 @@ def changes_of(
 
 
 def plan_answer(plan: PlanCertificate | None) -> Plan | None:
-    """The part of an answer about a plan, with joint bounds but no job; None without a plan."""
+    """The part of an answer about a plan, with its joint bounds; None without a plan.
+
+    Joint bounds are bounds on the probability that a model accepts every member.
+    """
     if plan is None:
         return None
     status: Literal["complete", "bracket"] = "complete" if plan.status == "complete" else "bracket"

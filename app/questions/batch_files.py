@@ -45,7 +45,7 @@ PARQUET_ROWS = 1000
 
 
 class BatchRefused(Exception):
-    """Raised where a batch cannot be computed; the sentence says why."""
+    """Raised where a batch cannot be computed; its sentence says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Batch:
 
     @contextmanager
     def begun(self, *, resume: bool) -> Iterator[tuple[int, int]]:
-        """Reserve the output for this process. Yields the number of finished rows, and of all rows.
+        """Context in which no other process writes the output. Yields the number of finished rows, and of all rows.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class Batch:
         return done
 
     def ignored(self) -> list[str]:
-        """Columns of the input that are neither a feature nor the reference."""
+        """Columns of the input that are neither a feature nor `reference`."""
         return [name for name in self._columns() if name not in (*self._names(), "reference")]
 
     def _names(self) -> list[str]:
@@ -159,7 +159,7 @@ class Batch:
         return map(Reader(self.model.space.schema, self._count()[1]).row, _records(self.source))
 
     def finish(self) -> Counter[str]:
-        """Write the output from the finished lines. Returns the number of lines of each status."""
+        """Write the output from the finished lines, and return the number of lines by status."""
         counts: Counter[str] = Counter()
         if self.output.suffix == LINES:
             unfinished = self.output.with_name(f"{self.output.name}.tmp")
@@ -189,7 +189,7 @@ class Batch:
 
 
 async def compute(settings: Settings, batch: Batch, done: int, on_progress: Callable[[int], None]) -> None:
-    """Compute the rows after the first `done` in a pool of processes, and append their lines to `batch.part`.
+    """Compute all rows but the first `done` in child processes, and append their lines to `batch.part`.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ async def compute(settings: Settings, batch: Batch, done: int, on_progress: Call
 
 
 def lane_of(settings: Settings, store: Store) -> Pool:
-    """Start a pool of child processes for a command, which has to close it."""
+    """A pool of child processes, started for a command, which has to close it."""
     lane = Pool(
         "batch",
         settings.lanes_bounds,
@@ -225,7 +225,14 @@ def lane_of(settings: Settings, store: Store) -> Pool:
 async def in_order(
     lane: Pool, kind: kinds.JobKind, store: Store, common: Json, rows: Iterator[Json], first: int
 ) -> AsyncIterator[list[str]]:
-    """Lines of each group of rows in turn, computed by a kind of job, while later groups are being computed."""
+    """The lines of answers to `rows`, a group of rows at a time, in order; later groups are computed meanwhile.
+
+    Parameters
+    ----------
+    kind : the kind of job that computes a group
+    common : what the payloads of all groups share
+    first : number of the first row
+    """
     running: deque[asyncio.Task[list[str]]] = deque()
     try:
         while True:
@@ -359,6 +366,6 @@ def _kind(feature: Feature) -> type:
 
 
 def summary(counts: Counter[str]) -> str:
-    """The result of a batch as a sentence."""
+    """The sentence that states how many applicants have an answer of each status."""
     parts = ", ".join(f"{count:,} {status.replace('_', ' ')}" for status, count in sorted(counts.items()))
     return f"{counts.total():,} applicants: {parts or 'none'}."

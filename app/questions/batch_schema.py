@@ -27,7 +27,10 @@ class BatchRow(Strict):
 
 @dataclass(frozen=True)
 class AsRow:
-    """Describes rows, which are validated one by one, because a bad one must not fail the others."""
+    """Annotation that describes rows as `row` in OpenAPI; they are validated later, one by one.
+
+    A bad row must not fail the others.
+    """
 
     row: type[Strict]
 
@@ -64,7 +67,7 @@ class BatchProblem(Problem):
 
 
 def line_to_row(line: bytes) -> Json:
-    """The applicant in a line of JSON as a row of a batch; a row that holds the error if it is invalid."""
+    """The row of a batch for one line of JSON; one that holds the error where the line is invalid."""
     try:
         return to_row(read_json(line))
     except InvalidRequest as error:
@@ -72,7 +75,7 @@ def line_to_row(line: bytes) -> Json:
 
 
 def to_row(value: Any) -> Json:
-    """An applicant as a row of a batch; a row that holds the error if it is invalid."""
+    """The row of a batch for an applicant; one that holds the error where the applicant is invalid."""
     try:
         return validated(BatchRow, value).model_dump()
     except InvalidRequest as error:

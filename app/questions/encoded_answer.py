@@ -37,7 +37,7 @@ def written_answer(
     *,
     deadline_s: float,
 ) -> Written:
-    """Compute the answer to a question, and encode it as `Written`; runs in a child.
+    """Compute the answer to a question, and encode it; runs in a child process.
 
     `deadline_ms` is the deadline that the request states, for the ledger.
     """
@@ -50,7 +50,7 @@ def written_answer(
 
 
 def written(name: str, found: Json, detail: str, request: bytes | None = None) -> Written:
-    """Encode an answer in full and in the detail asked for, with its request if that is to be recorded."""
+    """An answer encoded in full and in the `detail` asked for, with its encoded request if the ledger is to keep it."""
     facts = {fact: found[fact] for fact in FACTS if fact in found}
     plan = found.get("plan")
     facts["bracket"] = plan is not None and plan["validity"]["status"] == "bracket"
@@ -76,7 +76,7 @@ SHORTENED: Mapping[str, type[Any]] = {RECOURSE: RecourseAnswer, FRONTIER: Fronti
 
 
 def shown(use_case: str, answer: Json, detail: str) -> Json:
-    """The answer in the `detail` that was asked for, `short` or `full`."""
+    """The answer in the `detail` that was asked for: `short` leaves out what only `full` shows."""
     record = SHORTENED.get(use_case)
     return answer if detail == "full" or record is None else _short(answer, record)
 

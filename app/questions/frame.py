@@ -14,7 +14,7 @@ UNSHOWN = frozenset(("scores", "points"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """The facts of an answer that are known before it is computed, such as its id, model and times."""
+    """What is known of an answer before it is computed, such as its id, its model and its times."""
 
     id: str | None = None
     reference: str | None = None
@@ -39,13 +39,13 @@ class Frame:
         return valid.total_seconds() / 86_400.0 / DAYS_PER_MONTH
 
     def known(self, *names: str) -> Json:
-        """The named fields by name; without names, all fields that answers show."""
+        """The fields `names` of the frame, by name; without names, all fields that answers show."""
         shown = names or (f.name for f in fields(self) if f.name not in UNSHOWN)
         return {name: getattr(self, name) for name in shown}
 
     @classmethod
     def from_json(cls, data: Json) -> "Frame":
-        """The frame in plain data: of a frame, or of an answer."""
+        """The frame that plain data describes: the JSON of a frame, or of an answer."""
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         points = known.get("points") and PointScale(**known["points"])
         return cls(**{**known, "model": ModelVersion(**data["model"]), "points": points})

@@ -23,7 +23,7 @@ from app.recourse.verdict import Reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierQuestion(Question):
-    """The question what recourse costs at several values of one parameter of the method."""
+    """Asks what recourse costs at several values of one parameter of the method."""
 
     parameter: str
     """One of the method's knobs."""
@@ -87,13 +87,13 @@ class FrontierAnswer(AnswerPart):
 
 
 def compute(asked: RecourseProblem, question: FrontierQuestion, _plan_s: float) -> Frontier:
-    """The cost-robustness curve of a question."""
+    """The cost-robustness curve of a question; `_plan_s` is not used."""
     method = METHODS[question.method]
     return frontier(asked, method, question.params, question.parameter, question.values, question.certificate)
 
 
 def render(frame: Frame, action_set: ActionSet, found: Frontier) -> FrontierAnswer:
-    """The answer, with a point for each value."""
+    """The answer made from the frame and the curve, with a point for each value."""
     first = found.points[0].result
     reason = first.verdict.reason if first.verdict else None
     return FrontierAnswer(

@@ -91,12 +91,12 @@ FRONTIER_EXAMPLES: Any = {
 
 
 def usual_parameter(method: Any) -> str | None:
-    """The parameter that a frontier varies where the request names none; None if the method has none to vary."""
+    """The parameter that a frontier varies where the request names none; None where the method has none to vary."""
     return next(iter(METHODS[method.name].knobs), None)
 
 
 def usual_values(method: Any, parameter: str) -> list[float]:
-    """Values around the default of a method's parameter, from the lowest cost to the most robust."""
+    """Values around the default of a method's parameter, from the cheapest answer to the most robust one."""
     if parameter == FUTURE_VALIDITY:
         return list(SHARES)
     field = CHOICES[method.name].model_fields.get(parameter)
@@ -108,7 +108,7 @@ def usual_values(method: Any, parameter: str) -> list[float]:
 
 
 def value_faults(method: Any, parameter: str, values: Mapping[int, float]) -> list[Fault]:
-    """Faults of values of a method's parameter, by their positions in the sweep."""
+    """Faults of `values` of a method's parameter, given by their position in the sweep; pointers lead to them."""
     name = method.name
     knobs = (*METHODS[name].knobs, FUTURE_VALIDITY)
     if parameter not in knobs:

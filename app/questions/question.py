@@ -39,7 +39,7 @@ NUMBERS = PlainValidator(_array), PlainSerializer(np.ndarray.tolist)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Base of the questions about one applicant: their record, and the conditions that every answer keeps to."""
+    """Base of the questions about one applicant: the record, and conditions that every answer keeps."""
 
     factual_raw: Annotated[Float[np.ndarray, "p"], *NUMBERS] = field(default_factory=lambda: np.empty(0))
     """The applicant's raw row; empty until the record has been checked against the model's schema."""
@@ -55,7 +55,7 @@ class Case:
 
     @property
     def takes_long(self) -> bool:
-        """Whether the answer takes many times as long to compute as most answers."""
+        """Whether computing the answer takes many times as long as computing most answers."""
         return False
 
     def to_json(self) -> Json:
@@ -74,7 +74,7 @@ _READERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 
 def reader(question: type[Any]) -> TypeAdapter[Any]:
-    """The adapter that reads and writes a class of questions; made at the start, as making it is slow."""
+    """The adapter that validates and serialises questions of a class; each is made once, since that is slow."""
     if question not in _READERS:
         _READERS[question] = TypeAdapter(question)
     return _READERS[question]
@@ -96,7 +96,7 @@ class Question(Case):
 
     @property
     def takes_long(self) -> bool:
-        """Whether the method takes long, or several ways or future validity are asked for."""
+        """Whether the method takes long, or the question asks for several ways or for future validity."""
         searches = self.count > 1 or self.robustness.future_validity is not None
         return METHODS[self.method].takes_long or searches
 
@@ -108,7 +108,7 @@ class Question(Case):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The conditions of a request beside its question: the model, the time, and whether the answer is recorded."""
+    """What a request says besides its question: the model, the deadline, and whether the answer is recorded."""
 
     model: str
     """`id@version`, or `id` for its newest active version."""
@@ -131,14 +131,14 @@ Rows = Iterable[Json]
 
 
 def request_of(space: FeatureSpace, question: Question, deadline_ms: int) -> Json:
-    """A request as the ledger keeps it: the record by feature, and the question with every parameter."""
+    """A request as the ledger keeps it: the record by feature name, and the question with every parameter."""
     return request_of_row(space, question.to_json(), question.factual_raw, question.seed, deadline_ms)
 
 
 def request_of_row(
     space: FeatureSpace, question: Json, factual_raw: Float[np.ndarray, "p"], seed: int, deadline_ms: int
 ) -> Json:
-    """`request_of` for one of many applicants, from the `Question.to_json` that they share."""
+    """The request of one of many applicants as the ledger keeps it, from the question's JSON, which they share."""
     return {
         "applicant": space.record(factual_raw),
         "question": {**question, "factual_raw": factual_raw.tolist(), "seed": seed},
@@ -147,8 +147,8 @@ def request_of_row(
 
 
 def job_payload(ref: ModelRef, question: Case, frame: Json, key: str | None = None) -> Json:
-    """The payload of a job that answers a question. It names no store, as the server that computes knows its own.
+    """The payload of a job that answers a question; each server adds the store of models that it knows.
 
-    `key` is the id of the API key that submits it.
+    `key` is the id of the API key that submits the job.
     """
     return {"model": model_payload(ref), "question": question.to_json(), "frame": frame, "key": key}

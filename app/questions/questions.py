@@ -70,7 +70,8 @@ class Questions:
     ) -> bytes:
         """Answer a question of a use case. Returns JSON, in the detail that `terms` asks for.
 
-        Where joint bounds of a plan take too long to wait for, the answer has a bracket, and a job computes tight ones.
+        Where joint bounds of a plan take too long to wait for, the answer has rough bounds (a bracket), and a job
+        computes tight ones.
 
         Parameters
         ----------
@@ -80,9 +81,12 @@ class Questions:
 
         Raises
         ------
-        UnknownModel, ModelUnusable : as `Registry.find`
+        UnknownModel : no such model is active
+        ModelUnusable : the version is broken, or the store cannot be read
         InvalidRequest : records or parameters do not fit the model; with every fault
-        Overloaded, LaneCrashed, LaneTimeout : as `Pool.run`; for recourse a time-out is an answer, not an error
+        Overloaded, LaneCrashed, LaneTimeout : the child process is busy, crashes, or runs out of time, which for
+            recourse is
+            an answer and no error
         LedgerUnavailable : the answer could not be recorded, so it is not given
         """
         if terms.store:
@@ -104,11 +108,11 @@ class Questions:
     async def submit(
         self, name: str, question: Case, applicant: Record, terms: Terms, counterfactuals: Sequence[Record] = ()
     ) -> Job:
-        """Start a job whose result is what `ask` returns; a job that is stopped at its deadline has failed.
+        """Start a job whose result is the answer of `ask`; a job that is stopped at its deadline has failed.
 
         Raises
         ------
-        UnknownModel, ModelUnusable, InvalidRequest : as `ask`
+        UnknownModel, ModelUnusable, InvalidRequest : the question cannot be asked, as in `ask`
         NotReady : the job store cannot be reached
         """
         question = await self._excluding(question, terms)
@@ -126,7 +130,7 @@ class Questions:
 
         Raises
         ------
-        UnknownModel, ModelUnusable, InvalidRequest : as `ask`, for what the applicants have in common
+        UnknownModel, ModelUnusable, InvalidRequest : what the applicants have in common cannot be asked, as in `ask`
         NotReady : the job store cannot be reached
         """
         if terms.store:
@@ -137,12 +141,15 @@ class Questions:
         return await self._jobs.submit_batch(BATCH, payload, rows, detail=terms.detail)
 
     def bounded(self, payload: Json) -> Json:
-        """The payload of a batch, with the latest time at which its answers may expire."""
+        """The payload of a batch, completed by the latest time at which its answers may expire."""
         by = timestamp(self._ledger.believed_now() + LONGEST_WAIT + self._valid)
         return {**payload, "frame": {**payload["frame"], "expires_by": by}}
 
     def batch_payload(self, question: Question, terms: Terms) -> Json:
-        """The payload that the rows of a batch share, for `kinds.batch_job`. Raises as `submit_batch`."""
+        """The payload that all rows of a batch share.
+
+        Raises `UnknownModel`, `ModelUnusable` and `InvalidRequest` where it cannot be asked.
+        """
         model = self._models.find(terms.model, pointer="/model")
         all_or_faults(*checks(self._models, model, question))
         valid_days = self._settings.valid_days
@@ -263,9 +270,9 @@ class Questions:
     # --- what becomes of jobs ---
 
     async def keep(self, job_id: str, payload: Json, lines: Sequence[str]) -> None:
-        """Record and count the answers among some lines of a batch. Raises `LedgerUnavailable`.
+        """Record the answers among some lines of a batch, and count their model calls. Raises `LedgerUnavailable`.
 
-        A call repeated after a crash records nothing twice, but counts again.
+        A call that is repeated after a crash records nothing twice, but counts again.
         """
         given = [(i, line, json.loads(line)) for i, line in enumerate(lines) if batch_lines.refusal(line) is None]
         if payload["store"]:
@@ -285,7 +292,10 @@ class Questions:
             yield entry_of(answer, request, job_id, key=payload.get("key"), sent=line.encode())
 
     async def recorded(self, job_id: str, payload: Json, result: Json) -> Json:
-        """Record and count the result of a job about one applicant. Returns it, for recourse as the ledger has it."""
+        """Record the result of a job about one applicant, count its model calls, and return the result.
+
+        Recourse is returned as the ledger has it, which an earlier attempt may have recorded.
+        """
         self._budgets.spend(payload.get("key"), self._metrics.asked(result["model"]["id"], result))
         if payload.get("request") is None:
             return result

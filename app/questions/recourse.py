@@ -114,7 +114,10 @@ class RecourseAnswer(AnswerPart):
 
 
 def compute(asked: RecourseProblem, question: Question, plan_s: float) -> Explained:
-    """Find recourse, the reasons asked for and, where nothing is found, a proof that none exists, if possible."""
+    """Recourse, the reasons if the question asks for them and, where no recourse is found, a proof if there is one.
+
+    `plan_s` is the time in seconds for joint bounds of a plan.
+    """
     asked, reasons = reasons_first(asked, question.reasons)
     found = solve(asked, METHODS[question.method], question.params, question.certificate, plan_s=plan_s)
     found, precluded = completed(asked, found, question, plan_s)
@@ -124,7 +127,10 @@ def compute(asked: RecourseProblem, question: Question, plan_s: float) -> Explai
 def completed(
     asked: RecourseProblem, found: RecourseResult, question: Question, plan_s: float
 ) -> tuple[RecourseResult, Preclusion | None]:
-    """Add an offer and a second look to a result. Returns it, and a proof where a search found nothing."""
+    """The result, completed by an offer and by future models' decisions on a refused record; and a proof, if any.
+
+    The proof, that no recourse exists, is sought where the search found nothing.
+    """
     found, precluded = with_proof(asked, found, question, plan_s)
     if found.factual_score is not None and found.factual_score < 0.0:
         offer, spent = best_offer(asked)
@@ -140,7 +146,7 @@ def completed(
 def with_proof(
     asked: RecourseProblem, found: RecourseResult, question: Question, plan_s: float
 ) -> tuple[RecourseResult, Preclusion | None]:
-    """Where a search found nothing, seek a proof that none exists. Returns the result, and the proof if any.
+    """The result, and a proof that no recourse exists; None without one. It is sought where the search found nothing.
 
     The result counts the model calls of the proof. If the proof fails on an accepted record, the result is the answer
     with that record, except where a plan, or a promise about future models, is asked for.
@@ -164,7 +170,7 @@ def with_proof(
 
 
 def render(frame: Frame, action_set: ActionSet, found: Explained) -> RecourseAnswer:
-    """The answer made from the frame and what was found, with its reasons and its proof."""
+    """The answer made from the frame and the result, with its reasons and its proof."""
     reasons = None if found.reasons is None else reasons_part(action_set, found.reasons)
     recourse = replace(found.recourse, diagnostics=found.diagnostics)
     return recourse_answer(frame, action_set, recourse, reasons, precluded=found.precluded)
@@ -237,7 +243,7 @@ def _expires_before(frame: Frame, found: RecourseResult) -> list[str]:
 
 
 def out_of_time(frame: Frame, elapsed_ms: float) -> RecourseAnswer:
-    """The answer of a computation that was killed after its deadline, so that nothing is known."""
+    """The answer of a computation that was killed after its deadline, so that no recourse is known."""
     return RecourseAnswer(
         **frame.known(),
         status=Status.NOT_FOUND,

@@ -51,7 +51,7 @@ OptionalExclude: Any = optional(derive(Exclude, ids=(ExcludedIds, Field(default=
 
 
 def printable(text: str) -> str:
-    """Return the text; raises a validation error if it has characters that cannot be shown on a line."""
+    """The text itself. Raises a validation error if it has characters that cannot be shown on a line."""
     if not text.isprintable():
         raise PydanticCustomError("not_printable", "must consist of printable characters")
     return text
@@ -91,7 +91,7 @@ class AnyQuestion(Strict):
     """The same request with the same seed has the same answer."""
 
     def terms(self) -> Terms:
-        """The conditions of the request: the fields that are not about its question."""
+        """The fields of the request that do not belong to its question, such as the model and the deadline."""
         names = {f.name for f in fields(Terms)} & type(self).model_fields.keys()
         return Terms(**{name: getattr(self, name) for name in names})
 
@@ -104,7 +104,7 @@ class ModelQuestion(AnyQuestion):
 
 
 def by_method(request: Any) -> Question:
-    """The question in a request, without a record: its method, constraints, costs, time, seed and robustness."""
+    """The question in a request, without the applicant's record, certificate, wishes and number of alternatives."""
     method = METHODS[request.method.name]
     return Question(
         constraints=request.constraints,
@@ -136,7 +136,7 @@ class RecourseQuestion(ModelQuestion):
     compute. The ledger keeps the full answer."""
 
     def terms(self) -> Terms:
-        """The conditions of the request, with the earlier answers that the new one must differ from."""
+        """The fields of the request that do not belong to its question, with the ids of answers that it excludes."""
         return replace(super().terms(), exclude_ids=self.exclude.ids)
 
     def question(self) -> Question:
@@ -167,7 +167,10 @@ class SeveralWays(Strict):
     when absent."""
 
     def counted(self, question: Question, method: BaseModel) -> Question:
-        """The question with `count` alternatives or plan members; `method` is the one that the request states."""
+        """The question with `count` alternatives or plan members; `method` is the one that the request states.
+
+        Raises `InvalidRequest` where that states another number of members.
+        """
         if self.count is None:
             return question
         params: Any = question.params

@@ -53,9 +53,9 @@ class UseCase:
 
 
 def answer(ref: ModelRef, name: str, question: Case, frame: Frame, plan_s: float, *, deadline_s: float) -> Json:
-    """Compute the whole answer of a use case, as clients get it; runs in a child.
+    """Compute the whole answer of a use case, as clients get it; runs in a child process.
 
-    Joint bounds of a plan that take longer than `plan_s` are left as a bracket.
+    Joint bounds of a plan that take longer than `plan_s` seconds stay rough.
     """
     began, use_case = time.perf_counter(), USE_CASES[name]
     asked = problem(ref, question, deadline_s)
@@ -69,19 +69,19 @@ def answer(ref: ModelRef, name: str, question: Case, frame: Frame, plan_s: float
 
 
 def with_method(frame: Frame, question: Case) -> Frame:
-    """The frame with the method of the question, unless it has a method already."""
+    """The frame, completed by the method of the question unless it has one."""
     if frame.method is not None or not isinstance(question, Question):
         return frame
     return replace(frame, method=method_of(question))
 
 
 def method_of(question: Question) -> Json:
-    """The name and all parameters of a question's method."""
+    """The name and all parameters of a question's method, as JSON data."""
     return {"name": question.method, **asdict(question.params)}
 
 
 def problem(ref: ModelRef, question: Case, deadline_s: float) -> RecourseProblem:
-    """The question as the core takes it, with a deadline `deadline_s` from now."""
+    """The question as a problem for the core, whose deadline is `deadline_s` seconds from now."""
     deadline = time.monotonic() + deadline_s
     model = tasks.load(ref)
     others = question.params.other_models().values() if isinstance(question, Question) else ()
@@ -109,7 +109,10 @@ def _futures(model: RegisteredModel, question: Case) -> Futures | None:
 
 
 def actions_of(space: FeatureSpace, question: Case, rules: Sequence[Rule] = ()) -> ActionSet:
-    """The changes that are open to the applicant of a question. Errors as `action_set`."""
+    """The action set of the applicant in a question.
+
+    Raises `InvalidRequest` or `ConstraintClash` where constraints, weights or wishes do not fit the model.
+    """
     return action_set(
         space,
         question.factual_raw,

@@ -22,7 +22,7 @@ Check = Callable[[], Any]
 
 
 def all_or_faults(*checks: Check) -> list[Any]:
-    """The results of all checks; if any fail, raises one `InvalidRequest` with all their faults."""
+    """The results of all checks, in order. Raises one `InvalidRequest` with the faults of all checks that fail."""
     results, faulty = [], []
     for check in checks:
         try:
@@ -37,7 +37,7 @@ def all_or_faults(*checks: Check) -> list[Any]:
 
 
 def checks(models: Models, model: RegisteredModel, question: Case) -> list[Check]:
-    """The checks that a question has to pass, apart from those of its records."""
+    """The checks of everything in a question but its records, as functions that raise `InvalidRequest`."""
     found: list[Check] = [
         lambda: check_constraints(model.space, question.constraints, question.cost_weights, weights_at="/cost/weights"),
         lambda: _check_certificate(model, question.certificate),

@@ -37,7 +37,7 @@ class ValidityRequest(ModelQuestion):
         return request
 
     def terms(self) -> Terms:
-        """The conditions of the request, with the name of the field that holds the applicant's record."""
+        """The fields that do not belong to the question, with the name of the field that has the applicant's record."""
         return replace(super().terms(), record=self._record)
 
     def question(self) -> ValidityQuestion:

@@ -117,12 +117,12 @@ class ReasonsAnswer(Reasons):
 
 
 def reasons_of(asked: RecourseProblem, question: ReasonsQuestion, _plan_s: float) -> Explanation:
-    """The core's explanation of a refusal."""
+    """The core's explanation of a refusal, within the deadline of the problem."""
     return explain(asked, question.reasons)
 
 
 def reasons_answer(frame: Frame, action_set: ActionSet, found: Explanation) -> ReasonsAnswer:
-    """The answer to a question that asks for reasons alone, made of the core's explanation."""
+    """The answer to a question that asks for reasons alone, made from the frame and the core's explanation."""
     part = reasons_part(action_set, found)
     return ReasonsAnswer(
         **{f.name: getattr(part, f.name) for f in fields(Reasons)},
@@ -135,7 +135,7 @@ def reasons_answer(frame: Frame, action_set: ActionSet, found: Explanation) -> R
 
 
 def no_time_for_reasons(frame: Frame, elapsed_ms: float) -> ReasonsAnswer:
-    """The answer where the computation was stopped at its deadline from outside, so that nothing is known."""
+    """The answer of a computation that was killed after its deadline, so that no reason is known."""
     return ReasonsAnswer(
         status=ReasonsStatus.NOT_FOUND,
         against=None,
@@ -150,7 +150,7 @@ def no_time_for_reasons(frame: Frame, elapsed_ms: float) -> ReasonsAnswer:
 
 
 def reasons_part(action_set: ActionSet, found: Explanation) -> Reasons:
-    """An explanation in the model's own features, units and categories."""
+    """The part of an answer that states the core's explanation in the model's own features, units and categories."""
     return Reasons(
         status=found.status,
         against=_compared(found),
@@ -201,7 +201,7 @@ def _reason(action_set: ActionSet, found: FoundReason) -> ReasonAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """Recourse, and the reasons where they were asked for."""
+    """Recourse, the reasons where they were asked for, and the model calls of both."""
 
     recourse: RecourseResult
     reasons: Explanation | None
@@ -212,7 +212,10 @@ class Explained:
 
 
 def reasons_first(asked: RecourseProblem, params: ReasonsParams | None) -> tuple[RecourseProblem, Explanation | None]:
-    """The problem with the budget of model calls that the reasons leave, and the reasons; None without `params`."""
+    """The reasons for a refusal (None without `params`), and the problem with the model calls that are left after them.
+
+    The problem comes first.
+    """
     if params is None:
         return asked, None
     now = time.monotonic()
