@@ -29,7 +29,7 @@ def rounded_output(output: float | None, score: float | None) -> float | None:
 
 
 class AnswerPart:
-    """Part of what clients are sent as it is declared here; its fields and docstrings become the response schema."""
+    """Base of dataclasses that clients are sent; their fields and docstrings become the response schema."""
 
     __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, object]] = {"use_attribute_docstrings": True}

@@ -56,7 +56,8 @@ def certify(
 
     Parameters
     ----------
-    meter : scores noisy copies in one call if `noise_samples` is not 0; where time or budget forbid, a warning says so
+    meter : scores noisy copies in one call if `noise_samples` is not 0; a warning says if time or budget did not allow
+        it
     factual_score, scores : the black box's scores of the factual and of each raw row
 
     Raises
@@ -107,7 +108,7 @@ def certify(
 
 
 def mistaken(scores: Float[np.ndarray, "n"], certificates: Sequence[Certificate | None]) -> list[str]:
-    """A warning that lists records which the model refuses but whose certificate takes them for accepted, if any.
+    """At most one warning, with the numbers of records that the model refuses but the certificate takes for accepted.
 
     Certificates under moments `future` do not count: future models may well accept what today's refuses.
     """

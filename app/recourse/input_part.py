@@ -4,7 +4,7 @@ from typing import ClassVar
 
 
 class InputPart:
-    """Part of a request, a manifest or a language: unknown keys are refused, its docstrings become the schema."""
+    """Base of dataclasses that callers and lenders write: unknown keys are refused, docstrings become the schema."""
 
     __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}

@@ -72,7 +72,7 @@ _key = attrgetter(*(field.name for field in fields(SamplerParams)))
 
 
 class Groundwork:
-    """Survey, samples and earlier answers that several questions about one applicant share."""
+    """What questions about one applicant share: scores towards neighbours, boundary samples, earlier answers."""
 
     def __init__(self, problem: RecourseProblem, meter: Meter) -> None:
         self.problem, self.meter = problem, meter
@@ -137,7 +137,7 @@ class Groundwork:
         return known
 
     def limits(self, sampler: SamplerParams) -> Limits | None:
-        """The result of `surrogate.limits.limits_of`, computed once; None where nothing limits the search."""
+        """The features and levels to which a wide schema is limited, computed once; None where nothing is left out."""
         key = _key(sampler)
         if key not in self._limits:
             self.survey(sampler)
@@ -166,7 +166,7 @@ def answer_with(
     params: MethodParams,
     certificate: CertificateParams | None,
 ) -> RecourseResult:
-    """The answer of one method to one question, without certificates, which `certified` adds.
+    """The answer of one method to one question, without certificates; `certified` adds these.
 
     The diagnostics count this answer's own calls.
 
@@ -176,7 +176,9 @@ def answer_with(
 
     Raises
     ------
-    InvalidRequest, ModelOutputInvalid, ModelUnavailable, SolverFailed : as `app.recourse.solve.solve`
+    InvalidRequest : `future_validity` is asked of a model without future models
+    ModelOutputInvalid, ModelUnavailable : the model broke its contract, or a remote one does not answer
+    SolverFailed : a solver ended without an answer, and no fallback record was accepted
     """
     started = time.perf_counter()
     problem = groundwork.problem

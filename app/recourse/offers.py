@@ -109,7 +109,7 @@ def terms_of(space: FeatureSpace) -> tuple[int, ...]:
 
 
 def directions(space: FeatureSpace, better: Mapping[str, Better]) -> dict[int, int]:
-    """1 for each term of which more is better for the applicant, -1 if less is, by index; the leading term first.
+    """For each term, by its index: 1 if more of it is better for the applicant, -1 if less is; the leading term first.
 
     The first term of which more is better leads, or else the first with a direction. Others are left out.
 
@@ -123,9 +123,10 @@ def directions(space: FeatureSpace, better: Mapping[str, Better]) -> dict[int, i
 
 
 def best_offer(problem: RecourseProblem) -> tuple[Counterfactual | None, Diagnostics | None]:
-    """The best terms that the model accepts, or None, and what asking took; both None where the model is not asked.
+    """The best terms that the model accepts, if any, and what asking took; both None if the model is not asked.
 
-    A remote model is not asked, since each record that it scores is paid for.
+    The model is not asked if it is remote, since each record is paid for, if no term has a direction, or if the request
+    names features that must change.
     """
     actions, signs = problem.action_set, directions(problem.action_set.space, {})
     if not signs or actions.included or problem.black_box.remote is not None:
@@ -142,7 +143,7 @@ def offers(
 
     Parameters
     ----------
-    better : as for `directions`, whose result must not be empty
+    better : direction of a term, by its name, in place of the schema's; at least one term must have a direction
     most : largest number of offers in the list
     as_asked : whether offers come first that keep the requested value of every term without a direction: a little more
         money over a sixth of the time is no better offer
@@ -302,7 +303,7 @@ class _Search:
         self.rows_raw, self._scores = self.rows_raw[order], self._scores[order]
 
     def listed(self, most: int) -> tuple[Counterfactual, ...]:
-        """The first of them, with what future models say."""
+        """The first `most` offers, with what future models say of them."""
         problem, rows_raw = self._problem, self.rows_raw[:most]
         futures = future_certificates(problem, rows_raw)
         return tuple(

@@ -91,7 +91,7 @@ class Reference:
 
     @cached_property
     def weights(self) -> Float[np.ndarray, "d"]:
-        """Weights of a linear fit of the scores: all numbers together, then each level by the mean of what is left.
+        """Weights of a linear fit of the scores: all numbers together, then each level by the mean of the residuals.
 
         Few records prove little, so every level counts as if `PRIOR_RECORDS` more had the mean score.
         """
@@ -174,11 +174,11 @@ class AskedOnce:
         self._known: dict[bytes, Float[np.ndarray, k]] = {}
 
     def accept(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n k"]:
-        """Which of the models accept each raw row."""
+        """Mask of the models that accept each raw row."""
         return favourable(self.scores(rows_raw))
 
     def scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n k"]:
-        """Score of each raw row by each model, as from `FutureModels.scores_raw`."""
+        """Score of each raw row by each model; NaN where a model gives none."""
         keys = [row_raw.tobytes() for row_raw in rows_raw]
         new = {key: i for i, key in enumerate(keys) if key not in self._known}
         if new:
@@ -244,9 +244,9 @@ class RecourseProblem:
         return self.action_set.factual_raw
 
     def opened(self, rows_raw: Float[np.ndarray, "n p"]) -> "RecourseProblem":
-        """The problem with the action set that `ActionSet.opened` gives, for sampling decisions around these rows.
+        """The problem in which immovable features that `rows_raw` change may take any value, for sampling decisions.
 
-        A sample in which a feature is fixed would show no effect of its change in a row.
+        A sample in which such a feature is fixed would not show what its change does.
         """
         return replace(self, action_set=self.action_set.opened(rows_raw))
 

@@ -14,7 +14,7 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def digits_apart(at: float | None, shares: Iterable[float | None]) -> int:
-    """Fewest digits after the point with which no other share reads, in per cent, like the cut-off `at`."""
+    """Fewest digits after the point with which, in per cent, no other share reads like the cut-off `at`; 0 for None."""
     others = [share for share in shares if share is not None and share != at]
     if at is None:
         return 0

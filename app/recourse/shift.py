@@ -41,7 +41,7 @@ class Shift:
 
     @cached_property
     def moments(self) -> WeightMoments:
-        """Mean and covariance of the weights of retrained models, also for a search. Raises as `local_model` does."""
+        """Mean and covariance of the weights of retrained models. Raises InvalidRequest, DegenerateSurrogate."""
         return local_model(self._problem, self._sample, self.params)[1]
 
     @property
@@ -59,7 +59,7 @@ class Shift:
         rows_raw: Float[np.ndarray, "n p"],  # noqa: ARG002
         points: Float[np.ndarray, "n m"],
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-        """Lower and upper `validity_bounds` of each raw row, and whether they are tight; `points` are homogeneous."""
+        """Lower and upper validity of each raw row, in [0, 1], and whether both are tight; `points` are homogeneous."""
         return *validity_bounds(points, self.moments, self.params.ambiguity_radius), np.ones(len(points), dtype=bool)
 
     def moments_at(
@@ -98,26 +98,26 @@ class _FutureShift(Shift):
 
     @property
     def centre(self) -> Float[np.ndarray, "m"]:
-        """As `Shift`: today's weights."""
+        """Today's weights, intercept last, scaled to length 1."""
         return self._today.theta / self._scale
 
     def bounds(
         self, rows_raw: Float[np.ndarray, "n p"], points: Float[np.ndarray, "n m"]
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-        """As `Shift`."""
+        """Lower and upper validity of each raw row by the held-back models' scores, and whether both are tight."""
         return future_bounds(self._problem, rows_raw, points, self._scale, self.params.ambiguity_radius)
 
     def moments_at(
         self, row_raw: Float[np.ndarray, "p"], point: Float[np.ndarray, "m"], std: Float[np.ndarray, "d"]
     ) -> WeightMoments:
-        """As `Shift`."""
+        """Moments of the held-back models' weights, from their scores of a raw row and their slopes there."""
         return future_moments(self._problem, row_raw, point, std, self._scale)
 
     def plan_moments(self, rows_raw: Float[np.ndarray, "n p"]) -> WeightMoments:
-        """As `Shift`; of linear fits of the held-back models where the model is smooth.
+        """Moments of the held-back models' weights for the joint scores of several raw rows.
 
-        With their regularity several records promise several times as much as with the scores of these records alone,
-        which is all that there is of a model in steps.
+        For smooth models they are those of linear fits, whose regularity gives several times as high a joint bound as
+        the scores of these rows alone. Of a model in steps only these scores are used.
         """
         if self._problem.black_box.gradient is not None:
             return self._held_back

@@ -73,7 +73,7 @@ def solve(
 
 
 class Questions:
-    """One applicant's questions, answered with one method."""
+    """Several questions of one applicant, answered with one method; they share boundary samples and budget."""
 
     def __init__(self, problem: RecourseProblem, method: Method) -> None:
         self.problem, self.method, self.actions = problem, method, problem.action_set
@@ -97,7 +97,7 @@ class Questions:
         return None if math.isnan(score) else score
 
     def remember(self, result: RecourseResult) -> None:
-        """Keep the counterfactuals of an answer as candidates for the next answer."""
+        """Keep the counterfactuals of an answer as candidates for later answers."""
         for groundwork in (self.groundwork, *self._providing.values(), *self.alone):
             legal = groundwork.problem.action_set.contains
             groundwork.known.extend(one for one in result.counterfactuals if legal(one.row_raw[None])[0])
@@ -111,7 +111,7 @@ class Questions:
         future_validity: float | None = None,
         steps: bool = True,
     ) -> RecourseResult:
-        """The answer to one question, as from the function `solve`.
+        """Answer one question with counterfactuals that the black box has confirmed, or with a verdict.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class Questions:
         return replace(result, diagnostics=Diagnostics.since(began, self.meter.calls - calls, self.meter.rows - rows))
 
     def providing(self, but: Frozen) -> Groundwork | None:
-        """The groundwork after the person provides missing values, except of features `but`; None where none can be."""
+        """The `Groundwork` after the person provides missing values, except of features `but`; None if none can be."""
         actions = provided(self.groundwork.problem.action_set, but=but)
         if actions is None:
             return None
@@ -162,7 +162,7 @@ class Questions:
         return self._providing[actions.given]
 
     def apart(self, actions: ActionSet) -> Groundwork:
-        """A new groundwork for `actions`, which shares no survey or samples with other questions."""
+        """A new `Groundwork` for `actions`, which shares no scores or samples with other questions."""
         self.alone.append(Groundwork(replace(self.problem, action_set=actions), self.meter))
         return self.alone[-1]
 
@@ -220,9 +220,10 @@ class _Question:
         return best
 
     def with_more_time(self, result: RecourseResult) -> RecourseResult:
-        """A verdict that blames the time, with how long an answer takes; asked again without a limit of time.
+        """The result; where its verdict blames the time limit, the verdict also says how long an answer takes.
 
-        Not of a remote model, which is paid per call, nor of each point of a curve.
+        That is asked without a limit of time, but not of a remote model, which is paid per call, nor for a point of a
+        curve.
         """
         problem = self.questions.groundwork.problem
         verdict = result.verdict

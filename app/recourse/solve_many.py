@@ -43,7 +43,7 @@ def solve_many(
 
     Parameters
     ----------
-    plan_s : as for `solve`
+    plan_s : seconds for the joint bounds of a plan; where they take longer, wider bounds are returned
     deadline_s : seconds for each applicant from now on, in place of the problems' own deadlines; applicants that share
         calls share the sum of their seconds
     """

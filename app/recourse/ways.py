@@ -50,7 +50,7 @@ Frozen: TypeAlias = frozenset[int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounded:
-    """The result of one question, and the groundwork that it was computed from."""
+    """The result of one question, and the `Groundwork` that it was computed from."""
 
     result: RecourseResult
     groundwork: Groundwork
@@ -148,7 +148,7 @@ class WaySearch:
         return self._in_order(listed)
 
     def result(self, listed: list[Grounded]) -> RecourseResult:
-        """The ways that `run` found as one answer; a verdict where it found none."""
+        """The ways that `run` found as one answer, or a verdict where it found none."""
         if not listed:
             return self._excluded()
         wanted, first = self.problem.count, listed[0].result

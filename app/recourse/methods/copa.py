@@ -83,7 +83,7 @@ class CopaParams(MethodParams):
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """A `Validity`: how many standard deviations the mean of the models is from refusing a member; the least counts."""
+    """Validity as the number of standard deviations from the mean score of the models to 0; a plan counts its least."""
 
     mean: Float[np.ndarray, "m"]
     covariance: Float[np.ndarray, "m m"]
@@ -108,18 +108,18 @@ class Margin:
         return (self.mean - values[..., None] * (points @ self.covariance) / deviation) / deviation
 
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
-        """The loss of a plan, ``-weight min_j``, from the ratios of its members."""
+        """The loss of each plan, ``-weight min_j``, from the ratios of its members."""
         return -self.weight * values.min(axis=-1)
 
     def slope(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n j"]:
-        """The slope of the loss by member: `-weight` on the least one, 0 on the others."""
+        """The slope of each plan's loss by member: `-weight` on the member of least ratio, 0 on the others."""
         least = values.argmin(axis=-1)[..., None] == np.arange(values.shape[-1])
         return np.where(least, -self.weight, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """A `Validity`: the lower bound `validity.shift.gelbrich` of each member by itself; their mean counts.
+    """Validity as the Gelbrich lower bound of each member by itself; a plan counts the mean.
 
     The joint lower bound of J members is at least the sum of their own lower bounds, less J - 1.
     """
@@ -139,12 +139,12 @@ class Guarantee:
         return validity_lower(points, self.moments, self.radius)
 
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
-        """The loss of a plan, ``-weight mean_j``, from the lower bounds of its members."""
+        """The loss of each plan, ``-weight mean_j``, from the lower bounds of its members."""
         return -self.weight * values.mean(axis=-1)
 
 
 def generate(problem: RecourseProblem, params: CopaParams, context: MethodContext) -> PlanCandidates:
-    """Search the plan, correct it if requested, and propose members with an extra margin."""
+    """Search a plan, correct it if requested, and propose rows with an extra margin to replace refused members."""
     local, moments = local_model(problem, context.sample, context.certificate)
     today = acting_linear(problem, local)
     sides = HalfSpaces(np.array([moments.mean, today.theta]), np.array([params.margin, 0.0]))

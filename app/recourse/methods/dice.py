@@ -47,7 +47,7 @@ class DiceParams(MethodParams):
 
 @dataclass(frozen=True, slots=True)
 class Hinge:
-    """A `Validity`: the logit of each member; the loss is how far the logits fall short of 1, on average."""
+    """Validity as the logit of each member; the loss is how far the logits fall short of 1, on average."""
 
     theta: Float[np.ndarray, "m"]
 
@@ -64,12 +64,12 @@ class Hinge:
         return np.maximum(1.0 - values, 0.0).mean(axis=-1)
 
     def slope(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n j"]:
-        """The slope of the loss by member: 0 for members whose logit is at least 1."""
+        """The slope of each plan's loss by member: 0 for members whose logit is at least 1."""
         return np.where(values < 1.0, -1.0 / values.shape[-1], 0.0)
 
 
 def generate(problem: RecourseProblem, params: DiceParams, context: MethodContext) -> PlanCandidates:
-    """Search the plan, and propose members with an extra margin."""
+    """Search a plan, and propose rows with an extra margin to replace members that the black box refuses."""
     model = local_linear(problem, context.sample)
     scale = _logits_per_unit(problem, model)
     theta = model.theta

@@ -34,7 +34,7 @@ def minimising(
     report: Callable[[Float[np.ndarray, "p"]], MethodReport | None] = lambda row_raw: None,  # noqa: ARG005
     first_raw: Float[np.ndarray, "p"] | None = None,
 ) -> Candidates:
-    """Candidates that minimise a trade-off; where the black box refuses the optimum, with ever smaller cost weights.
+    """Candidates that minimise loss and weighted cost; where the black box refuses them, with smaller cost weights.
 
     An extra margin of one logit divides the cost weight by e, which for a small weight raises the score by one. Among
     the accepted rows the one of least objective is the answer, so extra margins do not change what is minimised.

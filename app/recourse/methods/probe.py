@@ -353,7 +353,7 @@ class _Probe(MeasuredInvalidation):
 
 
 def faults(space: FeatureSpace, params: ProbeParams) -> list[Fault]:
-    """A fault for each feature in `noise_std` that is no number of the model; pointers into the parameters."""
+    """A fault for each key of `noise_std` that is not a numeric feature of the model; pointers into the parameters."""
     return [fault.under("/noise_std") for fault in noise_faults(space, params.noise_std)]
 
 

@@ -69,7 +69,8 @@ def project(
 
     Raises
     ------
-    DeadlineExceeded, SolverFailed : as `mixed_integer_program` and `cone_program`
+    DeadlineExceeded : no row was known at `deadline`, a `time.monotonic()`
+    SolverFailed : a solver ended without an answer
     """
     every = np.ones(program.size, dtype=bool)
     relaxed = _continuous(program, model, radius, np.zeros(program.size), every, deadline)
@@ -154,7 +155,7 @@ def _continuous(
 
 
 def generate(problem: RecourseProblem, params: RobustProjectionParams, context: MethodContext) -> Candidates:
-    """Propose the robust projection; extra margins count along the tangent of its constraint at this record."""
+    """Propose the robust projection, and rows that exceed the tangent of its constraint there by each extra margin."""
     local = logit_model(problem, context.sample, context.meter, params.surrogate)
     model, radius, space = local.model.unit(), params.weight_radius, problem.action_set.space
     program = ActionProgram(problem.action_set, reach=FAR * float(problem.action_set.weights.max()))

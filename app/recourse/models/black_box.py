@@ -48,7 +48,7 @@ class Remote(Protocol):
         """Largest number of records that all requests of one answer may hold."""
 
     def price(self, rows: int) -> tuple[int, int]:
-        """Numbers of requests and of records that are sent in order to score so many records."""
+        """Number of requests, and of records in them, that are sent to score `rows` records."""
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
         """The outputs of `BlackBox.predict`; raises DeadlineExceeded at `deadline`, a `time.monotonic()`."""
@@ -56,26 +56,26 @@ class Remote(Protocol):
 
 @dataclass(frozen=True)
 class Wrapped(Remote):
-    """A remote model that passes every call on to another; the base of classes that change some of the calls."""
+    """Base of remote models that pass calls on to another remote model, and change some of them."""
 
     remote: Remote
 
     @property
     def max_calls(self) -> int:
-        """`Remote.max_calls` of the wrapped model."""
+        """Largest number of requests that one answer may send to the wrapped model."""
         return self.remote.max_calls
 
     @property
     def max_rows(self) -> int:
-        """`Remote.max_rows` of the wrapped model."""
+        """Largest number of records that one answer may send to the wrapped model."""
         return self.remote.max_rows
 
     def price(self, rows: int) -> tuple[int, int]:
-        """`Remote.price` of the wrapped model."""
+        """Number of requests, and of records in them, that are sent to score `rows` records."""
         return self.remote.price(rows)
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
-        """`Remote.predict_by` of the wrapped model."""
+        """The outputs of the wrapped model; raises DeadlineExceeded at `deadline`, a `time.monotonic()`."""
         return self.remote.predict_by(rows, deadline)
 
 
@@ -118,7 +118,7 @@ class BlackBox:
     """What the model takes, where that is not `space` itself."""
 
     def of_columns(self, columns: ModelColumns) -> "BlackBox":
-        """This model, which takes points of its own columns, seen from the space in which methods compute."""
+        """This model of points of its own columns, as a model of encoded points of ``columns.space``."""
         gradient = self.gradient if columns.affine else None
         return replace(
             self,
@@ -134,7 +134,7 @@ class BlackBox:
         )
 
     def by(self, deadline: float) -> "BlackBox":
-        """The model with a deadline, a `time.monotonic()`, at which a remote one gives up."""
+        """This model; if it is remote, it gives up at `deadline`, a value of `time.monotonic()`."""
         remote = self.remote
         return self if remote is None else replace(self, predict=lambda rows: remote.predict_by(rows, deadline))
 
@@ -153,11 +153,11 @@ class BlackBox:
         return self._to_score(input_of_points(self, X))
 
     def score_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Scores of raw rows, exactly as a record of them would be scored; NaN as in `score`."""
+        """Scores of raw rows, exactly as a record of them would be scored; NaN where the model gave none."""
         return self._to_score(input_of_rows(self, rows_raw))
 
     def accepts(self, scores: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
-        """Which decisions are favourable, independent of the number of rows in a call.
+        """Mask of the favourable decisions, the same for every number of rows in a call.
 
         Sums of a smooth model differ in the last bits with the number of rows; no answer may depend on these.
         """
@@ -171,7 +171,7 @@ class BlackBox:
         return sigmoid(scores + self.offset)
 
     def probability_of(self, score: float) -> float | None:
-        """`probability` of one score; None also for a score of NaN."""
+        """Probability of the favourable class for one score; None for NaN, labels, margins and points without odds."""
         probabilities = self.probability(np.array([score]))
         return None if probabilities is None or math.isnan(score) else float(probabilities[0])
 
@@ -188,7 +188,7 @@ class BlackBox:
         return self.score_of(one_each(self.predict(model_input), len(model_input)))
 
     def score_of(self, output: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """Scores of outputs; NaN as in `score`.
+        """Scores of the model's outputs; NaN where an output is not finite.
 
         Raises
         ------

@@ -31,7 +31,7 @@ class Forest:
         return cls(lower, upper, values, np.cumsum([0, *sizes[:-1]]))
 
     def of_limits(self, limits: Callable[[np.ndarray], np.ndarray]) -> "Forest":
-        """The forest in other units, as `Boxes.of_limits`."""
+        """The forest in other units: `limits` maps the sides (m, d) of leaves, each column by itself and increasing."""
         return replace(self, lower=limits(self.lower), upper=limits(self.upper))
 
     @cached_property
@@ -41,13 +41,13 @@ class Forest:
         return [np.unique(column[np.isfinite(column)]) for column in sides.T]
 
     def margin(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-        """The margin of each point: the sum of the values of its leaves."""
+        """The margin of each point: the sum of the values of the leaves that it is in."""
         return np.array([self.most(x, x) for x in X])
 
     def within(
         self, lower: Float[np.ndarray, "d"], upper: Float[np.ndarray, "d"], columns: Int[np.ndarray, "c"]
     ) -> "Forest":
-        """The forest of the leaves that points from `lower` to `upper` can be in, with these of their columns only."""
+        """The forest of the leaves that points from `lower` to `upper` can be in, in the given columns only."""
         meets = self._meets(lower, upper)
         sizes = np.add.reduceat(meets.astype(int), self.first)
         first = np.cumsum([0, *sizes[:-1]])

@@ -20,7 +20,7 @@ Reply: TypeAlias = np.ndarray | RecourseError
 
 
 def in_step(works: Sequence[Callable[[Predict], R]], predict: Predict) -> list[R | RecourseError]:
-    """The results of several computations whose model calls are joined, in order; of one that failed, its error.
+    """Run several computations and join their model calls. Returns the result, or the error, of each, in order.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class _Worker(Generic[R]):
 
     @property
     def outcome(self) -> R | RecourseError:
-        """The result, or why there is none; raises unexpected errors."""
+        """The computation's result, or the `RecourseError` that ended it; raises any other error."""
         if isinstance(self._error, RecourseError):
             return self._error
         if self._error is not None:

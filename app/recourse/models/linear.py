@@ -40,7 +40,7 @@ class LinearModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightMoments:
-    """Mean and covariance of uncertain linear models ``theta = (w, c)``, intercept last; the mean is about 1 long."""
+    """Mean and covariance of uncertain linear models ``(w, c)``, intercept last; the mean has about length 1."""
 
     mean: Float[np.ndarray, "m"]
     root: Float[np.ndarray, "m q"]

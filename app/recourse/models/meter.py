@@ -66,7 +66,7 @@ class Meter:
         self._turn = threading.local()
 
     def score(self, X: Float[np.ndarray, "n d"], *, further: bool = False) -> Float[np.ndarray, "n"]:
-        """As `BlackBox.score`; raises DeadlineExceeded, BudgetExceeded.
+        """Scores of encoded points, NaN where the model gave none; raises DeadlineExceeded, BudgetExceeded.
 
         Parameters
         ----------
@@ -75,7 +75,12 @@ class Meter:
         return self._count(self.black_box.score, X, further)
 
     def score_raw(self, rows_raw: Float[np.ndarray, "n p"], *, further: bool = False) -> Float[np.ndarray, "n"]:
-        """As `BlackBox.score_raw`, and `further` as in `score`; raises DeadlineExceeded, BudgetExceeded."""
+        """Scores of raw rows, NaN where the model gave none; raises DeadlineExceeded, BudgetExceeded.
+
+        Parameters
+        ----------
+        further : whether these rows continue the previous call, so that both count as one; False for a remote model
+        """
         return self._count(self.black_box.score_raw, rows_raw, further)
 
     def gradient(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
@@ -87,7 +92,7 @@ class Meter:
         return self.black_box.gradient(X)
 
     def together(self, works: Sequence[Callable[[], R]]) -> list[R | RecourseError]:
-        """The results, or errors, of computations that all ask this remote model; their calls are joined."""
+        """The results, or errors, of computations that all ask this remote model; their calls are sent as one."""
 
         def asking(work: Callable[[], R], ask: Predict) -> R:
             self._turn.ask = ask
@@ -96,7 +101,7 @@ class Meter:
         return in_step([partial(asking, work) for work in works], self._sent)
 
     def rest(self) -> BlackBox:
-        """The model for another meter, with the budget that this meter leaves."""
+        """The black box with the budget that this meter leaves, for another meter."""
         remote = self._asked.remote
         if remote is None:
             return self._asked

@@ -29,7 +29,7 @@ class ReluNetwork:
         return np.asarray(H @ weights[:, 0] + bias[0])
 
     def of_columns(self, columns: ModelColumns) -> "ReluNetwork":
-        """The network over the points in which methods compute; `columns` must be affine."""
+        """The same network over encoded points of ``columns.space``; only if ``columns.affine``."""
         (weights, bias), *rest = self.layers
         origin = columns.points(np.zeros((1, columns.space.d)))
         per_column = columns.points(np.eye(columns.space.d)) - origin

@@ -50,10 +50,10 @@ class Boxes:
 
         Parameters
         ----------
-        feature, threshold : inner node k sends a point left iff ``x[feature[k]] <= threshold[k]``; ignored in
-            leaves. For a library that compares differently, translate thresholds by `single_precision_edge`.
+        feature, threshold : inner node k sends a point left iff ``x[feature[k]] <= threshold[k]``; ignored in leaves.
+            For a library that compares differently, translate thresholds by `single_precision_edge`.
         left, right : children of each node, negative for a leaf; node 0 is the root; no cycles
-        columns : d
+        columns : number of encoded columns, d
         score : the score of the black box for encoded points; called once with a point of each box, so that the boxes
             agree with it
         """
@@ -61,7 +61,7 @@ class Boxes:
         return cls(lowers, uppers, np.asarray(score(_members(lowers, uppers)), dtype=float))
 
     def of_limits(self, limits: Callable[[np.ndarray], np.ndarray]) -> "Boxes":
-        """The leaves in other units: `limits` maps sides (m, d) of boxes, each column by itself and upwards."""
+        """The boxes in other units: `limits` maps their sides (m, d), each column by itself and increasing."""
         return Boxes(limits(self.lower), limits(self.upper), self.scores)
 
     @cached_property
@@ -158,7 +158,11 @@ def leaves_of_tree(
     *,
     columns: int,
 ) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, "m d"], Int[np.ndarray, "m"]]:
-    """Lower and upper sides of the leaves that some point reaches, and their nodes. Parameters as `Boxes.of_tree`."""
+    """Lower and upper sides of the leaves that some point reaches, and the node of each leaf.
+
+    Inner node k sends a point left iff ``x[feature[k]] <= threshold[k]``; a leaf has a negative `left`. Node 0 is the
+    root.
+    """
     found: list[tuple[np.ndarray, np.ndarray, int]] = []
     stack = [(0, np.full(columns, -np.inf), np.full(columns, np.inf))]
     while stack:

@@ -109,7 +109,7 @@ def project(
 
 
 def unique_rows(rows: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "m p"]:
-    """The different rows in lexicographic order."""
+    """The distinct rows in lexicographic order."""
     order, new = _sorted(rows)
     return rows[order[new]]
 
@@ -123,7 +123,7 @@ def first_of_equal(rows: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "m"]:
 def unique_rows_and_places(
     rows: Float[np.ndarray, "n p"],
 ) -> tuple[Float[np.ndarray, "m p"], Int[np.ndarray, "n"]]:
-    """The different rows, as `unique_rows` gives them, and for each of `rows` its index among them."""
+    """The distinct rows in lexicographic order, and for each of `rows` its index among them."""
     order, new = _sorted(rows)
     places = np.empty(len(rows), dtype=np.intp)
     places[order] = new.cumsum() - 1

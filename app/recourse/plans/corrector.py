@@ -142,15 +142,16 @@ class Corrector:
         return np.array([row for row in rows if row is not None]).reshape(-1, len(row_raw))
 
     def relaxation(self) -> Relaxation | None:
-        """The constraint whose removal helps the requirement most; None where none helps, or for another kind."""
+        """The constraint whose removal helps the requirement most; None where none helps, or for kind `mahalanobis`."""
         if self.params.kind != "requirement":
             return None
         return self.search.relaxation(self.params.margin / self.length)
 
     def requirement(self, row_raw: Float[np.ndarray, "p"], margin: float) -> Float[np.ndarray, "p"] | None:
-        """The legal row nearest to a member that the models' mean gives `margin` or more; None where there is none.
+        """Of the legal rows with a mean score of at least `margin`, the nearest to a member; None where there is none.
 
-        Numbers are projected exactly and rounded away from the boundary; categories change only by single moves.
+        The mean score is that of the retrained models. Numbers are projected exactly and rounded away from the
+        boundary; categories change only by single moves.
         """
         space, mean = self.actions.space, self.moments.mean
         x = space.encode(row_raw[None])[0]
@@ -168,13 +169,13 @@ class Corrector:
         )
 
     def mahalanobis(self, row_raw: Float[np.ndarray, "p"], shift: float) -> Float[np.ndarray, "p"] | None:
-        """The legal row within `shift` of a member at which the models' mean score is most deviations above 0.
+        """Of the legal rows within `shift` of a member, the one whose mean score is most standard deviations above 0.
 
-        None where the mean of the models accepts no row so near.
+        Mean and deviation are those of the retrained models. None where their mean accepts no row so near.
 
         Raises
         ------
-        DeadlineExceeded, SolverFailed : as `mixed_integer_program`
+        DeadlineExceeded, SolverFailed : the solver did not end in time, or ended without an answer
         """
         A, space = self.actions, self.actions.space
         x = space.encode(row_raw[None])[0]
@@ -325,7 +326,7 @@ def keep_better(
     gain: float,
     until: float,
 ) -> tuple[Bool[np.ndarray, "n"], PlanBounds]:
-    """Whether to make each proposed change, so that the joint lower bound rises by `gain` at least, and the new bounds.
+    """Mask of the proposed changes to make, so that the joint lower bound rises by at least `gain`, and the new bounds.
 
     All changes are made if possible; else those that help their own member least are dropped, one after another. A
     change that makes two members equal is dropped. Where the old bound is not tight, the new one has to exceed the
@@ -333,8 +334,9 @@ def keep_better(
 
     Parameters
     ----------
+    proposed : new row of each member; None for no change
     moments_of : moments that describe the scores of a plan
-    until : deadline of all programs together
+    until : deadline of all programs together, a `time.monotonic()`
     """
 
     def described(plan: Float[np.ndarray, "n p"]) -> tuple[Float[np.ndarray, "n m"], WeightMoments]:
@@ -366,7 +368,7 @@ def corrected(
     *,
     until: float,
 ) -> Float[np.ndarray, "n p"]:
-    """A plan after its correction, as far as that raises its joint lower bound in time; not yet verified."""
+    """A plan with those corrections that raise its joint lower bound before `until`; not yet verified."""
     corrector = Corrector(action_set, moments, params, until=until)
     points = homogeneous(action_set.space.encode(rows_raw))
     before = plan_bounds(points, moments, radius, deadline=until)

@@ -51,7 +51,7 @@ class Validity(Protocol):
         """The validity of each homogeneous point; larger is better."""
 
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
-        """The term in the objective of a plan that its members' validities give."""
+        """The term of the objective for a plan, from the validities of its members; smaller is better."""
 
 
 @runtime_checkable
@@ -78,7 +78,7 @@ class HalfSpaces:
         return self.missed(points @ self.normals.T)
 
     def missed(self, scores: Float[np.ndarray, "*n c"]) -> Float[np.ndarray, "*n"]:
-        """`shortfall`, given as `scores` the points' products with the normals."""
+        """The sum of the distances by which points miss the half-spaces; `scores` are their products with `normals`."""
         return np.maximum(self.needs - scores - SLACK, 0.0).sum(axis=-1)
 
     def beyond(self, point: Float[np.ndarray, "m"]) -> "HalfSpaces":
@@ -193,7 +193,10 @@ class PeopleObjective:
         )
 
     def effort(self, rows_raw: Float[np.ndarray, "n p"], amounts: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """The cost of each row in usual changes and the price of its number of changes; `amounts` of the action set."""
+        """The cost of each row in usual changes, plus a price for each change.
+
+        `amounts` is what `ActionSet.amounts` returns for the rows.
+        """
         return self.actions.cost_of(amounts) / self.unit + CHANGE_PRICE * self.actions.changed(rows_raw)
 
 
@@ -206,7 +209,7 @@ def objective_of(
     proximity_weight: float,
     diversity_weight: float,
 ) -> PlanObjective | PeopleObjective:
-    """The objective of this kind for one applicant; that of the paper needs a `SmoothValidity`."""
+    """The objective of this kind for one applicant; the kind `paper` needs a `SmoothValidity`."""
     if kind == "people":
         return PeopleObjective(
             actions=actions, unit=usual_change(actions.space), validity=validity, sides=sides,

@@ -67,7 +67,7 @@ def propose(
     Raises
     ------
     DegenerateSurrogate : the first hyperplane has no direction
-    DeadlineExceeded, SolverFailed : as `mixed_integer_program`, before it had found one legal row
+    DeadlineExceeded, SolverFailed : the time ran out, or a solver failed, before one legal row was known
     """
     normal, need = objective.sides.normals[0], float(objective.sides.needs[0])
     length = float(np.linalg.norm(normal[:-1]))
@@ -118,7 +118,7 @@ class PlanSearch:
 
         Parameters
         ----------
-        cheapest_raw : legal rows on the favourable side; the first is the anchor
+        cheapest_raw : legal rows on the favourable side; rows that are not legal are moved towards the first
         """
         anchor_raw = cheapest_raw[0]
         plans = [self._legal(rows, anchor_raw) for rows in self._starts(anchor_raw)]

@@ -94,10 +94,10 @@ def departure(feature: Feature, value_raw: float, usual_raw: float) -> Departure
 
 
 def is_unadvised(feature: Feature, departed: Departure | None) -> bool:
-    """Whether the lender says that the way in which a value differs from the usual one is the good one.
+    """Whether the lender says that the value differs from the usual one in the good direction.
 
-    The lender says so where advice only moves the feature that way, since no advice is to drink or to owe more, or
-    where reasons are stated for the other direction only.
+    The lender says so by advice that only moves the feature in this direction, since no advice is to drink or to owe
+    more, or by stating reasons for the other direction only.
     """
     if departed is None:
         return False

@@ -61,7 +61,8 @@ def contributions(
 
     Raises
     ------
-    DeadlineExceeded, BudgetExceeded : time or budget ran out before there was an estimate; later, errors are larger
+    DeadlineExceeded, BudgetExceeded : time or budget ran out before there was an estimate; if they run out later, the
+        standard errors are larger
     ModelOutputInvalid : the model gave no finite score for most of the rows
     """
     black_box = meter.black_box

@@ -47,7 +47,7 @@ STRESS_WARNING = (
 def future_certificates(
     problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]
 ) -> list[FutureCertificate] | list[None]:
-    """The certificate of each raw row by the held-back future models; None without future models."""
+    """The certificate of each raw row by the held-back future models; a list of None without future models."""
     if problem.futures is None or not len(rows_raw):
         return [None] * len(rows_raw)
     counts = problem.held_back.accept(rows_raw).sum(axis=1).tolist()
@@ -139,7 +139,7 @@ def certify_future(problem: RecourseProblem, found: Sequence[Counterfactual]) ->
 
 
 def fewer_than_asked(found: Sequence[Counterfactual]) -> list[str]:
-    """A warning for each share below the one asked for: that of the future models, and that of models under stress."""
+    """At most two warnings: that the share of future models, or of models under stress, is below the one asked for."""
     futures = [one.future for one in found if one.future is not None and one.future.asked is not None]
     record, warnings = "this record" if len(found) == 1 else "one of these records", list[str]()
     least = min(futures, key=lambda future: future.probability, default=None)
@@ -156,13 +156,14 @@ def fewer_than_asked(found: Sequence[Counterfactual]) -> list[str]:
 
 
 def given_up(problem: RecourseProblem, found: Sequence[Counterfactual], default: Sequence[Counterfactual]) -> list[str]:
-    """A warning where an answer withstands less than the method's default answer, for which no validity was asked.
+    """At most one warning: that the answer withstands less than the method's answer without `future_validity`.
 
-    Without rehearsed stresses there is none, as nothing says how far either answer holds.
+    There is none without rehearsed stresses, since nothing says how far either answer holds.
 
     Parameters
     ----------
     found : the answer, certified
+    default : the method's answer without `future_validity`
     """
     if len(found) != 1 or len(default) != 1 or found[0].future is None or found[0].future.stressed is None:
         return []
@@ -243,7 +244,7 @@ def future_bounds(
     scale: float,
     radius: float,
 ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-    """`validity_bounds` of each raw row for the held-back models, from mean and deviation of their scores of the row.
+    """Bounds on the validity of each raw row, from mean and deviation of the held-back models' scores of the row.
 
     These scores are taken to be bell-shaped, so the bounds are never narrower than the reported interval of the share,
     which assumes nothing. A missing score counts as 0.
@@ -283,7 +284,7 @@ def future_moments(
     ----------
     point : the row, homogeneous
     std : noise per encoded column
-    scale : as for `future_bounds`
+    scale : length of today's weights, which scores are divided by
     """
     assert problem.futures is not None
     columns = np.flatnonzero(std)
@@ -307,7 +308,7 @@ def future_plan_moments(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n
 
     Parameters
     ----------
-    scale : as for `future_bounds`
+    scale : length of today's weights, which scores are divided by
     """
     points = homogeneous(problem.action_set.space.encode(rows_raw))
     scores = _counted(problem.held_back.scores(rows_raw))

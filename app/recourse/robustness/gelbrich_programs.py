@@ -59,7 +59,10 @@ class Lmi:
         self.entries += [(row, k, -scale * value) for k, value in expression.items() if k != CONSTANT and value != 0.0]
 
     def minimise(self, objective: Linear, deadline: float) -> Bracketed:
-        """The smallest value of the objective; errors as `cone_program`, and SolverFailed where nothing is feasible."""
+        """The smallest value of the objective.
+
+        Raises DeadlineExceeded, and SolverFailed also where nothing is feasible.
+        """
         cost = np.zeros(self.size)
         for k, value in objective.items():
             if k != CONSTANT:

@@ -210,8 +210,8 @@ def invalidation_bound(
 ) -> Float[np.ndarray, "n"]:
     """Proposition 4: an upper bound on `invalidation_rate_linear` without the score of the counterfactual.
 
-    In coordinates where the noise has deviation 1, and with ``|f(x0)| / |grad f(x)|`` in its constant, as in the
-    proof; the statement differs. Columns without noise contribute their exact part of the score.
+    It is computed in coordinates where the noise has standard deviation 1. As in the proof, and unlike the proposition,
+    its constant contains ``|f(x0)| / |grad f(x)|``. Columns without noise contribute their exact part of the score.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def invalidation_rate(
 
 
 def clopper_pearson(hits: float, trials: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Interval that contains the true rate with at least this confidence, for every rate."""
+    """The Clopper-Pearson interval of a rate, from `hits` in `trials`; covers every true rate with this confidence."""
     tail = (1.0 - confidence) / 2.0
     low = 0.0 if hits == 0 else float(betaincinv(hits, trials - hits + 1, tail))
     high = 1.0 if hits == trials else float(betaincinv(hits + 1, trials - hits, 1.0 - tail))

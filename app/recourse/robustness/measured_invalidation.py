@@ -96,7 +96,7 @@ class MeasuredInvalidation:
         return self.first_order_at(self.space.encode(rows_raw), self.law)
 
     def first_order_at(self, X: Float[np.ndarray, "n d"], law: NoiseLaw) -> Float[np.ndarray, "n"]:
-        """`first_order` of encoded points, under any law."""
+        """Invalidation rates of encoded points to first order, by score and slope, under any law of noise."""
         if self.black_box.linear or self.black_box.gradient is None:
             scores, gradients = self.local.score(X), np.broadcast_to(self.local.w, X.shape)
         else:
@@ -111,7 +111,12 @@ class MeasuredInvalidation:
     def shortfall(
         self, rows_raw: Float[np.ndarray, "n p"], estimate: Rates, proven: Rates | None
     ) -> Float[np.ndarray, "n"]:
-        """By how much the rate of each row misses the target; NaN after the first that meets it."""
+        """The rate of each row minus the target, <= 0 where the row meets it; NaN where the rate was not looked at.
+
+        Rows are looked at in order, until one meets the target or `MOST_PROOFS` are measured: `estimate` rules out rows
+        that are clearly above it, the others are measured. With `proven`, estimates are exact, and measured rates
+        slightly above the target are put down to chance.
+        """
         misses = np.full(len(rows_raw), np.nan)
         if len(rows_raw) > MOST_SCREENED and estimate == self.screened:
             # Each needs hundreds of rows of the black box, so only the best and the most favourable are screened.

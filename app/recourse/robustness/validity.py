@@ -90,7 +90,7 @@ def validity_bounds(
 
 
 def validity_lower(points: Float[np.ndarray, "n m"], moments: WeightMoments, radius: float) -> Float[np.ndarray, "n"]:
-    """The lower bounds of `validity_bounds` alone, for searches."""
+    """Lower validity of each homogeneous point on its own, in [0, 1]; cheaper than both bounds."""
     return lower_of(*_along(points, moments), radius)
 
 
@@ -106,7 +106,7 @@ def _along(
 def bounds_of(
     mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: float, *, bell: bool = False
 ) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
-    """`validity_bounds` from mean and standard deviation of the score along the unit point.
+    """Lower and upper validity, in [0, 1], from mean and standard deviation of the score divided by the point's length.
 
     Parameters
     ----------
@@ -121,7 +121,12 @@ def bounds_of(
 def lower_of(
     mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: float, *, bell: bool = False
 ) -> Float[np.ndarray, "*n"]:
-    """The lower bound of `bounds_of` alone."""
+    """Lower validity, in [0, 1], from mean and standard deviation of the score divided by the point's length.
+
+    Parameters
+    ----------
+    bell : whether to bound only over distributions of scores with one peak and symmetric around it, as a normal one
+    """
     inside, angle, turn = _turned(mean, deviation, radius)
     return _lower(inside, angle + turn, bell=bell)
 
@@ -207,7 +212,7 @@ def plan_bounds(
 
 
 def linf_radius(points: Float[np.ndarray, "n m"], weights: Float[np.ndarray, "m"]) -> Float[np.ndarray, "n"]:
-    """The largest ``alpha`` such that all models whose weights each differ by at most ``alpha`` accept the point.
+    """For each point the largest ``alpha`` such that all models within ``alpha`` of `weights` in each weight accept it.
 
     ``theta.x/|x|_1`` with the intercept among the weights; negative where the weights themselves refuse.
     """
@@ -233,7 +238,7 @@ def joint_lower_bound(
     Parameters
     ----------
     std : noise per encoded column; without any, the bound is exact
-    bell : as for `bounds_of`, of the scores of each noisy copy
+    bell : whether the scores of each noisy copy are taken to have one peak and to be symmetric around it
     """
     columns = np.flatnonzero(std)
     if not columns.size:

@@ -134,7 +134,7 @@ class Search:
 
     @cached_property
     def uses(self) -> int:
-        """How many features may change."""
+        """The largest number of features that may change."""
         cap = self.action_set.max_changes
         return len(self.moves.feature) if cap is None else min(cap, len(self.moves.feature))
 
@@ -157,8 +157,8 @@ class Search:
 
         Raises
         ------
-        DeadlineExceeded : as `mixed_integer_program`
-        SolverFailed : as `mixed_integer_program`, where no row is known
+        DeadlineExceeded : the mixed-integer solver knew no row at the deadline
+        SolverFailed : it ended without an answer, and no row is known
         """
         needs = margins - self.start_score
         needs = needs[needs * (1.0 - SLACK) <= self.reach - self.start_score]

@@ -120,7 +120,7 @@ class CommitteeSearch:
     def run(
         self, starts_raw: Float[np.ndarray, "n p"], base_raw: Float[np.ndarray, "p"] | None = None
     ) -> Reached | None:
-        """The best accepted record; None where none was found: `nearest` is then the record that came closest.
+        """The best accepted record; None where none was found, and then `nearest` is the record that came closest.
 
         Parameters
         ----------

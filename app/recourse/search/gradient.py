@@ -58,11 +58,11 @@ class Hull:
         return np.sign(X - self.x0) * self._distance - self._current
 
     def shared(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """The sum over the columns of each feature, repeated in each of these columns."""
+        """For each column, the sum over all columns of its feature."""
         return np.asarray(np.add.reduceat(X, self._first, axis=1)[:, self._feature])
 
     def project(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """The nearest points of the hull; `X` itself is overwritten."""
+        """The nearest points of the hull; overwrites `X` with them."""
         np.minimum(np.maximum(X, self._lower, out=X), self._upper, out=X)
         if self._levels.size:
             levels = np.where(self._is_level, X[:, self._groups], NOWHERE)

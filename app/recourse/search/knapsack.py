@@ -46,7 +46,7 @@ class Knapsack:
 
     @cached_property
     def moving(self) -> "list[_Share]":
-        """The share of each item in a bound once it is decided that the item moves, by its first move at least."""
+        """What each item can add to a bound once it is decided that it moves: its part beyond the first move."""
         shares: list[_Share] = []
         for k, item in enumerate(self.items):
             gain = max(item.most_gain - item.first * item.gain, 0.0)
@@ -55,7 +55,7 @@ class Knapsack:
 
     @cached_property
     def open(self) -> "list[_Share]":
-        """The share of each item in a bound while the item is undecided, without the price of its use."""
+        """What each item can add to a bound while it is undecided; the price of its use comes on top."""
         items = enumerate(self.items)
         return [(item.cost / item.gain, k, _State.OPEN, item.most_gain, item.most_cost, 1) for k, item in items]
 
@@ -86,12 +86,11 @@ class Knapsack:
     def amounts(
         self, chosen: tuple[int, ...], moving: frozenset[int], need: float, effort: EffortLeft, best_cost: float
     ) -> tuple[list[float], float] | None:
-        """The moves of `chosen` items that gain `need`, and their cost; None where none below `best_cost` is found.
+        """The cheapest moves of `chosen` items that gain `need`, and their cost; None if it is not below `best_cost`.
 
         Parameters
         ----------
-        moving : items that leap and make at least their first move; other items that leap may move by less than their
-            first move
+        moving : items with `leaps` that make at least their first move; others with `leaps` may move by less than that
         """
         items = self.items
         firsts = [items[k].first if k in moving else 0.0 for k in chosen]

@@ -72,7 +72,7 @@ class Item:
 class Movable:
     """Items that may all move, in the order in which a search decides them: level t decides item ``order[t]``.
 
-    Items that leap count as continuous from 0 on.
+    Items with `leaps` count as continuous from 0 on.
 
     For each level, the data of a bound on the cost of all later items is stored in order of cost per gain.
     """

@@ -93,11 +93,20 @@ class SingleMoves:
         self.is_level = np.arange(len(feature)) >= numbers
 
     def of(self, row_raw: Float[np.ndarray, "p"], *, levels_only: bool = False) -> Float[np.ndarray, "n p"]:
-        """Legal rows one move away from a legal row, the factual and the row itself not among them."""
+        """Legal rows one move away from a legal row, without the factual and the row itself.
+
+        Parameters
+        ----------
+        levels_only : whether only features with levels move
+        """
         return np.concatenate(list(self.chunks(row_raw, levels_only)))
 
     def chunks(self, row_raw: Float[np.ndarray, "p"], levels_only: bool = False) -> Iterator[Float[np.ndarray, "n p"]]:
-        """The rows of `of` in one chunk or several; with many features, rules and a cap they are too many for one."""
+        """Legal rows one move away from a legal row, in one chunk or several.
+
+        With many features, rules and a cap they are too many for one. With `levels_only`, only features with levels
+        move.
+        """
         waiting: list[Float[np.ndarray, "n p"]] = [np.empty((0, len(row_raw)))]
         for rows in self._neighbours(row_raw, levels_only):
             waiting.append(rows)
@@ -182,6 +191,7 @@ class SingleMoves:
         value : smaller is better
         steps : largest number of moves
         until : `time.monotonic()` after which no move is tried
+        levels_only : whether only features with levels move
         """
         if time.monotonic() >= until:
             return row_raw

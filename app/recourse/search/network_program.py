@@ -31,7 +31,7 @@ class _Affine:
 
 
 class NetworkProgram:
-    """The scores of a network over the action set of a program without logic rules.
+    """The scores of a network over an action set, of which the program states all rules as constraints.
 
     Parameters
     ----------
@@ -111,7 +111,8 @@ class NetworkProgram:
 
         Raises
         ------
-        DeadlineExceeded, SolverFailed : as `ActionProgram.relaxed`
+        DeadlineExceeded : no answer was known at the deadline, a `time.monotonic()`
+        SolverFailed : the solver ended without an answer
         """
         if self.most < least:
             return None

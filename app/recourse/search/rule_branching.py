@@ -92,7 +92,13 @@ class RuleBranching:
         lower: Float[np.ndarray, "m"],
         deadline: float,
     ) -> Solved | None:
-        """The solution of the program; parameters and errors as `solve_program`."""
+        """``argmin cost.z`` over the action set, all its rules kept, with ``rows z >= lower``; None where infeasible.
+
+        Raises
+        ------
+        DeadlineExceeded : no answer was known at the deadline, a `time.monotonic()`
+        SolverFailed : the solver ended without an answer, or the rules have too many combinations
+        """
         best: Solved | None = None
         newest = count(0, -1)
         waiting: list[tuple[float, int, Part]] = [(-math.inf, next(newest), self.parts.whole)]

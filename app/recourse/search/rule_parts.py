@@ -75,7 +75,7 @@ class Parts:
         self._column = {name: j for j, name in enumerate(action_set.space.names)}
 
     def tightened(self, part: Part) -> Part:
-        """The part with ranges narrowed by its conditions, and only those conditions that the ranges do not settle.
+        """The part with its ranges narrowed by its conditions, and without the conditions that the ranges settle.
 
         Raises
         ------
@@ -119,7 +119,10 @@ class Parts:
         return part
 
     def pieces(self, j: int, low: float, high: float, at: float, *, known: bool) -> list[Range]:
-        """The range of number `j`, divided at or near `at`; at 0 where no cut is `known` and it holds both signs."""
+        """The range from `low` to `high` of number `j`, divided at or near `at`, as ranges.
+
+        It is divided at 0 where no cut is `known` and it holds both signs.
+        """
         step, width = float(self.actions.step_raw[j]), high - low
         at = min(max(at, low), high)
         if step > 0.0 and width <= FEW * step:

@@ -60,7 +60,7 @@ class TiedTradeOff:
         self._last: _Start | None = None
 
     def best(self, weight: float, effort: Effort, deadline: float) -> Optimum | None:
-        """The best row that is known; None where the search was not completed for reasons other than its effort."""
+        """The best row found; None where the search gave up for another reason than `effort`."""
         effort = replace(effort, nodes=max(effort.nodes, LEAST_NODES))
         search = _TiedBranching(self, weight, effort, deadline, self._last)
         found = search.result()

@@ -69,7 +69,15 @@ class TiedKnapsack(TiedItems):
     def cover(
         self, need: float, branches: int = THOROUGH, *, deadline: float = math.inf
     ) -> tuple[list[float] | None, bool]:
-        """Cover the need as `Knapsack.cover` does; makes the moves that rules ask for, whatever the need."""
+        """The cheapest moves that keep all rules and gain at least `need`, one per item, and whether that is proven.
+
+        The moves are None where none are known. Rules may ask for moves whatever the need.
+
+        Parameters
+        ----------
+        branches : the search stops after so many branches
+        deadline : `time.monotonic()` at which it stops too
+        """
         effort = EffortLeft(branches, deadline)
         search = _Tied(self, need - SLACK * abs(need), effort)
         search.run()

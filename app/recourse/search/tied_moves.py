@@ -23,7 +23,7 @@ class TiedMoves:
 
     Raises
     ------
-    NotCovered : as `TiedKnapsack`
+    NotCovered : several rules tie the same continuous items, or a budget depends on how far one of these moves
     """
 
     def __init__(self, action_set: ActionSet, w: Float[np.ndarray, "d"], *, reach: float) -> None:
@@ -77,7 +77,7 @@ class TiedMoves:
 
 
 def linear_rules(action_set: ActionSet) -> tuple[Float[np.ndarray, "r p"], list[float]]:
-    """The use of linear rules by a raw unit of each feature, and the slack that the factual leaves of each rule.
+    """How much of each linear rule a raw unit of each feature uses, and the slack that the factual leaves of each.
 
     Only rules that some values break count. Both numbers are in units of the size of the rule's terms, which its
     rounding is relative to; an equation counts as two rules.

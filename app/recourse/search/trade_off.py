@@ -68,7 +68,7 @@ class TradeOff:
 
         Raises
         ------
-        DeadlineExceeded, SolverFailed : as `mixed_integer_program`, where no legal row is known
+        DeadlineExceeded, SolverFailed : no legal row is known, and the solver has no time left or fails
         """
         weight = self.objective.cost_weight if cost_weight is None else cost_weight
         if (weight, effort) not in self._known:
@@ -105,7 +105,7 @@ class TradeOff:
     def weight_for(self, score: float) -> float | None:
         """The largest cost weight at which the relaxed optimum's worst score is still `score` or more.
 
-        Numbers may lie between legal values in it. None where no cost weight reaches `score`.
+        In the relaxed optimum numbers may lie between legal values. None where no cost weight reaches `score`.
         """
         slope = self.responses.share / (1.0 + math.exp(score))
         root = self.responses.root(LEAST_WEIGHT)

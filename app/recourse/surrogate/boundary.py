@@ -71,8 +71,8 @@ class SamplerParams(InputPart):
 
         Where `radius_fraction` is not given, the dimension decides: in many dimensions a small ball holds only points
         near the boundary, and the radius of an ambiguity set has no effect. A model that decides in steps has its next
-        boundary nearby, so its ball is about as large as the gaps between records, or a share of their spread where
-        they are dense. Heavy tails hardly move medians.
+        boundary nearby, so its ball is about as large as the gaps between records or, where records are dense, a share
+        of the median distance between them.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class SamplerParams(InputPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """Scores of the first model call: the factual's own, and those of a grid on the segments towards its neighbours."""
+    """The scores of the first model call: of the factual, and of a grid on the segments towards its neighbours."""
 
     factual_score: float
     """NaN where the model gave no finite score."""

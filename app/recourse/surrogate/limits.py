@@ -43,7 +43,7 @@ class Limits:
     """Features that stay as they are."""
 
     def of(self, actions: ActionSet) -> ActionSet:
-        """The part of an action set of this person that is searched."""
+        """The part of this person's action set `actions` that is searched."""
         ranges = {}
         for g, levels in self.levels.items():
             own = actions.range(g)
@@ -85,7 +85,7 @@ class _Chosen:
 
     @property
     def limits(self) -> Limits:
-        """The limits."""
+        """The levels and features that are fitted and searched for this question."""
         most, groups = MOST_LEVELS, self.space.groups[self.actions.movable[self.space.groups]].tolist()
         sizes = np.array([len(self.actions.levels(g)) for g in groups])
         while most > FEWEST_LEVELS and np.minimum(sizes, most).sum() > MOST_COLUMNS:

@@ -52,7 +52,7 @@ class SurrogateParams(SamplerParams):
 def direction(
     problem: RecourseProblem, sample: BoundarySample, meter: Meter, kind: SurrogateKind
 ) -> tuple[LinearModel, float | None]:
-    """A linear model that decides as the surrogate, at any scale, and its worst-case accuracy where it has one.
+    """A linear model that decides as the surrogate, at any scale, and its worst-case accuracy; None where it has none.
 
     Columns that the person cannot change have weight 0, but for `lime` and `clime`.
 

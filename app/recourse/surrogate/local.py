@@ -40,7 +40,7 @@ def local_linear(problem: RecourseProblem, sample: BoundarySample) -> LinearMode
 
 
 def acting_linear(problem: RecourseProblem, local: LinearModel) -> LinearModel:
-    """`local_linear`, given the nominal machine that is already fitted as `local`; unit-norm weights."""
+    """The black box itself where it is linear, else `local`, its nominal machine; unit-norm weights."""
     return own_linear(problem).unit() if problem.black_box.linear else local
 
 
@@ -73,11 +73,11 @@ def logit_model(problem: RecourseProblem, sample: BoundarySample, meter: Meter, 
 def other_logit_model(
     problem: RecourseProblem, sample: BoundarySample, other: BlackBox, deadline: float, kind: SurrogateKind
 ) -> LinearModel:
-    """`logit_model` of another model with the same columns, at the same samples and in the same space.
+    """Another model with the same columns as a linear model in the same space: itself, or its surrogate at the samples.
 
     Raises
     ------
-    DegenerateSurrogate : as `logit_model`
+    DegenerateSurrogate : the samples determine no direction, or the surrogate opposes the model's score
     DeadlineExceeded : at `deadline`, a `time.monotonic()`
     """
     black_box = in_space(other, problem)

@@ -79,7 +79,19 @@ def refit_moments(
 def refit(
     X: Float[np.ndarray, "n d"], y: Bool[np.ndarray, "n"], refits: int, seed: int, *, threshold: float = 0.0
 ) -> Float[np.ndarray, "r m"]:
-    """The refitted models ``(w, c)``, favourable from a score of 0; arguments and errors as `refit_moments`."""
+    """The models ``(w, c)`` refitted on random halves, one a row, not scaled; favourable from a score of 0.
+
+    Parameters
+    ----------
+    X : encoded
+    y : the true outcomes, True for favourable; at least `LEAST` of each
+    seed : same seed, same halves
+    threshold : smallest favourable logit
+
+    Raises
+    ------
+    SolverFailed : the records are too far from each other to be fitted in floating point
+    """
     points = homogeneous(X)
     shift = np.zeros(points.shape[1])
     shift[-1] = threshold

@@ -86,7 +86,7 @@ class Draft:
     def scores(self, rows_raw: Float[np.ndarray, "n p"], *, further: bool = False) -> Float[np.ndarray, "n"]:
         """The black box's scores of legal records that differ from the applicant's own, in one call.
 
-        NaN for other records, and for all but the first of equal neighbours.
+        NaN for other records, for all but the first of equal adjacent rows, and where the model gave no finite score.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class Draft:
         return scores
 
     def score(self, rows_raw: Float[np.ndarray, "n p"], *, further: bool = False) -> Float[np.ndarray, "n"]:
-        """As `Meter.score_raw`.
+        """The black box's scores of raw rows, NaN where it gave none. Raises DeadlineExceeded, BudgetExceeded.
 
         A remote model is asked in the same request about records between the cheapest of these rows and the applicant's
         own: the order of an answer's changes follows from their scores (`app.recourse.steps`).
@@ -152,7 +152,7 @@ class Draft:
         )
 
     def fallback_rows(self) -> Float[np.ndarray, "n p"]:
-        """Legal records near to the method's own constraint, then others; the method's ranking orders their changes."""
+        """Legal raw rows near to the method's own constraint, then others; the method's rank orders their changes."""
         rank = self.actions.cost if self.candidates is None else self.candidates.rank
         measured = isinstance(self.candidates, Candidates) and self.candidates.shortfall is not None
         # Samples lie near the boundary: a promise that is measured at each record is not kept there.
@@ -171,7 +171,7 @@ class Draft:
 
     @property
     def price_warnings(self) -> list[str]:
-        """A warning where an answer that misses the method's own constraint costs far more than others would."""
+        """At most one warning: that an answer that misses the method's own constraint costs far more than others."""
         if not (self.misses and self.least_cost <= FAR_CHEAPER * self.found[0].cost):
             return []
         return [PRICE_WARNING.format(self.least_cost, self.found[0].cost)]

@@ -60,7 +60,7 @@ def verify_one(draft: Draft, candidates: Candidates, known: list[Counterfactual]
 
 
 def verify_fallback(draft: Draft) -> None:
-    """Verify records that need not meet the method's own constraint, then cheaper ones nearby that meet any it has."""
+    """Verify records that need not meet the method's own constraint, then cheaper ones nearby that meet it."""
     best = _Best(draft)
     best.verify(np.empty((0, draft.actions.space.p)), fallback=draft.fallback_rows())
     if draft.found and draft.all_changes is None and best.shortfall is None and draft.meter.black_box.remote is None:
@@ -291,11 +291,11 @@ class _Best:
         fallback: Float[np.ndarray, "m p"] | None = None,
         further: bool = False,
     ) -> Bool[np.ndarray, "n"]:
-        """Ask the black box about these records in one call; which proposals are good answers.
+        """Ask the black box about these records in one call. Returns a mask of the proposals that are good answers.
 
         Parameters
         ----------
-        further : as in `Draft.scores`
+        further : whether these records continue the previous call, which only a model that is not remote allows
         """
         draft, n = self.draft, len(proposals)
         proposals = draft.actions.clock.settled(proposals)
@@ -334,7 +334,7 @@ class _Best:
     def keep(
         self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"], *, proposed: bool = True
     ) -> Bool[np.ndarray, "n"]:
-        """Keep the best good answer among these records, or else the nearest one; which of them are good.
+        """Keep the best good answer among these records, or else the nearest one. Returns a mask of the good ones.
 
         Parameters
         ----------
