@@ -11,13 +11,16 @@ LONGEST_PAUSE_S = 15.0
 
 
 async def pause(closing: asyncio.Event, seconds: float) -> None:
-    """Wait for `seconds`, or less if `closing` is set meanwhile."""
+    """Wait for `seconds`, or until `closing` is set if that is sooner."""
     with suppress(TimeoutError):
         await asyncio.wait_for(closing.wait(), seconds)
 
 
 async def persist(attempt: Callable[[], Awaitable[bool]], closing: asyncio.Event) -> bool:
-    """Attempt something until it succeeds, once at least; false if the service stops first."""
+    """Await `attempt` until it returns true, at least once, with growing pauses; returns whether it did.
+
+    It gives up once `closing` is set.
+    """
     pause_s = FIRST_PAUSE_S
     while not await attempt():
         await pause(closing, pause_s)

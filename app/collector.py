@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Run the block without garbage collection, which would search millions of new objects for cycles, many times.
+    """Run the block without garbage collection, which would search millions of new objects for cycles many times.
 
-    The search takes ten times as long as reading a body of JSON, and a quarter of the time of a draft.
+    The search would take ten times as long as reading a body of JSON, and a quarter of the time of a draft.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault of an input, and its place."""
+    """One fault of an input: a JSON pointer to its place, and a sentence."""
 
     pointer: str
     """JSON pointer into the input; "" for the whole input."""
     detail: str
 
     def under(self, prefix: str) -> "Fault":
-        """The same fault of a larger input, in which this one stands at `prefix`."""
+        """The same fault with `prefix` before its pointer, for a larger input that has this one there."""
         return Fault(prefix + self.pointer, self.detail)
 
 
@@ -42,11 +42,11 @@ class RecourseError(Exception):
 
     @property
     def sentence(self) -> str:
-        """The detail with every fault, in one line."""
+        """The detail and every fault on one line."""
         return "; ".join([self.detail, *(f"{fault.pointer or '/'}: {fault.detail}" for fault in self.faults)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, to cross a process boundary; `from_dict` is its inverse."""
+        """The error as plain data that can go to another process; `from_dict` is the inverse."""
         return {
             "code": self.code,
             "detail": self.detail,

@@ -28,7 +28,7 @@ class _Entry:
 
 
 class Kept(LRUCache[Hashable, _Entry]):
-    """A cache that gives up the least recently used entries, and remembers their names.
+    """A cache that drops the least recently used entries, and remembers the owners of those that it dropped.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Kept(LRUCache[Hashable, _Entry]):
         self.given_up: list[str] = []
 
     def popitem(self) -> tuple[Hashable, _Entry]:
-        """Give up the entry that was used least recently."""
+        """Drop the entry that was used least recently, and return it."""
         key, entry = super().popitem()
         self.given_up.append(entry.name)
         return key, entry
@@ -50,11 +50,13 @@ _kept = Kept(int(os.environ.get(ROOM, ROOM_MB)) << 20)
 
 
 def kept(key: Hashable, make: Callable[[], Value], *, name: str, size: Callable[[Value], int]) -> Value:
-    """The value of `make`, made once and kept while there is room; a single value is kept whatever its size.
+    """The value that `make` returned, called once and again after the value was dropped to make room.
+
+    A single value is kept whatever its size.
 
     Parameters
     ----------
-    name : owner of the value, for `dropped`
+    name : owner of the value, as `dropped` returns it
     size : bytes of a value, roughly
     """
     if (entry := _kept.get(key)) is None:
@@ -65,6 +67,6 @@ def kept(key: Hashable, make: Callable[[], Value], *, name: str, size: Callable[
 
 
 def dropped() -> list[str]:
-    """Names of the owners whose values were given up since the last call, each once."""
+    """Names of the owners whose values were dropped since the last call, each once."""
     names, _kept.given_up = list(dict.fromkeys(_kept.given_up)), []
     return names

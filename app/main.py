@@ -55,7 +55,7 @@ def create_app(settings: Settings | None = None, kinds: Mapping[str, JobKind] = 
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that, when it stops, ends requests that wait for a job: they would delay the stop."""
+    """A uvicorn server whose shutdown ends requests that wait for a job, since they would delay it."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -68,13 +68,13 @@ class Server(uvicorn.Server):
 
 
 def outdated_python(version: tuple[int, int, int]) -> tuple[int, int, int] | None:
-    """The release to which Python should be updated, for its quadratic parser of cookies; None if it need not."""
+    """The release to update Python to, since this one parses cookies in quadratic time; None if it does not."""
     mended = COOKIES_MENDED.get(version[1])
     return mended if mended is not None and version < mended else None
 
 
 def begin(settings: Settings) -> None:
-    """Prepare a process: its log, warnings about settings and Python, the state directory, and tracing."""
+    """Prepare the process: log, warnings about settings and Python, state directory, and tracing."""
     configure_logging(settings.log_level)
     for name in unknown_settings(os.environ):
         log.warning("unknown-setting", variable=name)
@@ -87,7 +87,10 @@ def begin(settings: Settings) -> None:
 
 
 def serve(settings: Settings) -> None:
-    """Run the service until it receives a signal to stop. Raises `StateUnusable`, and `Open` as `refuse_open`."""
+    """Run the service until it receives a signal to stop.
+
+    Raises `StateUnusable`; `Open` if other machines could use the service without a key.
+    """
     begin(settings)
     refuse_open(settings, lambda: _any_key(settings))
     run(create_app(settings), settings)
@@ -108,7 +111,7 @@ def _any_key(settings: Settings) -> bool:
 
 
 def run(app: FastAPI, settings: Settings) -> None:
-    """Serve an application of `create_app`; exit with `STARTUP_FAILED` if it does not start."""
+    """Serve an application that `create_app` made; exit with `STARTUP_FAILED` if it does not start."""
     server = Server(server_config(app, settings), app.state.service)
     with suppress(KeyboardInterrupt):
         server.run()
@@ -117,7 +120,7 @@ def run(app: FastAPI, settings: Settings) -> None:
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    """The configuration of uvicorn for an application of `create_app`."""
+    """The configuration of uvicorn for an application that `create_app` made."""
     return uvicorn.Config(
         app,
         host=settings.host,
@@ -150,7 +153,10 @@ def _affordable(connections: int) -> int:
 
 
 def work(settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:
-    """Compute jobs until a signal to stop. Raises `StateUnusable`, and where a worker port is set `Open`."""
+    """Compute jobs until a signal to stop.
+
+    Raises `StateUnusable`; with a worker port, `Open` if other machines could use it without a key.
+    """
     begin(settings)
     if settings.worker_port is not None:
         refuse_open(settings, lambda: _any_key(settings))
@@ -188,5 +194,5 @@ class _Reporter(Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield

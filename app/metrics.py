@@ -51,8 +51,8 @@ class Metrics:
 
     Parameters
     ----------
-    lanes : returns the state of each lane by name, whenever the metrics are read
-    quarantined : returns the names of the models in quarantine
+    lanes : returns the state of each lane by name; called whenever the metrics are read
+    quarantined : returns the names of the models in quarantine; called likewise
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class Metrics:
         )
 
     def request(self, method: str, route: str | None, status: int, seconds: float) -> None:
-        """Count a request; `route` is the template of its address, None where there is none."""
+        """Count a request; `route` is the template of its path, such as ``/jobs/{id}``, or None for an unknown path."""
         known = method if method in HTTP_METHODS else "other"
         self._requests.labels(known, route or "none", status).observe(seconds)
 
     def answer(self, method: str, found: Mapping[str, Any], seconds: float) -> None:
-        """Count a direct answer of the recourse method."""
+        """Count an answer, given directly and not by a job, of a recourse method."""
         self._answers.labels(method, found.get("reason") or found["status"]).observe(seconds)
 
     def job(self, kind: str, outcome: str, seconds: float) -> None:
@@ -116,9 +116,9 @@ class Metrics:
         self._jobs.labels(kind, outcome).observe(seconds)
 
     def asked(self, model: str, found: Any) -> int:
-        """Count model calls of an answer: those in its `diagnostics`, or one call if it is a list by record.
+        """Count the model calls of an answer, and return the number of records in them.
 
-        Returns the number of records in these calls.
+        They are in the answer's `diagnostics`; a list with an item per record is one call.
         """
         spent = found.get("diagnostics") if isinstance(found, dict) else None
         calls, rows = (1, len(found)) if isinstance(found, list) else (0, 0)
@@ -130,11 +130,11 @@ class Metrics:
         return int(rows)
 
     def budget(self, key: str, used: float) -> None:
-        """Set which share of its daily budget a key has used."""
+        """Set the share of its daily budget that a key has used, from 0."""
         self._budgets.labels(key).set(used)
 
     def replayed(self) -> None:
-        """Count an idempotent answer that was repeated."""
+        """Count an answer that was sent again for its idempotency key."""
         self._replayed.inc()
 
     def audited(self, model: str, version: str, broken: int) -> None:
@@ -142,7 +142,10 @@ class Metrics:
         self._broken.labels(model, version).set(broken)
 
     def render(self, unfinished: Mapping[tuple[str, str], int], ready: Mapping[str, bool]) -> bytes:
-        """All metrics as text; jobs that have not ended are counted by kind and state."""
+        """All metrics as text in the format of Prometheus.
+
+        `unfinished` has the number of jobs that have not ended, by kind and state; `ready` whether each part is ready.
+        """
         self._unfinished.clear()
         for labels, count in unfinished.items():
             self._unfinished.labels(*labels).set(count)

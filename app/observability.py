@@ -21,7 +21,7 @@ traceparent: ContextVar[str | None] = ContextVar("traceparent", default=None)
 
 
 def origin_headers() -> list[tuple[str, str]]:
-    """HTTP headers that tell the server of a remote model for which request it is asked."""
+    """HTTP headers that tell the server of a remote model which request of a client it is asked for."""
     found = {"X-Request-ID": request_id.get(), "traceparent": traceparent.get()}
     return [(name, value) for name, value in found.items() if value is not None]
 
@@ -33,9 +33,9 @@ INDISCREET = ("dbos", "sqlalchemy", "psycopg", "httpx", "httpcore")
 
 
 def configure_logging(level: str = "info") -> None:
-    """Send the log of this process, the web server's lines included, to standard error as JSON.
+    """Send the log of this process, with that of the web server, to standard error as JSON.
 
-    Messages of other libraries below `warning` are logged at `debug` only.
+    Messages of other libraries below the level `warning` are logged at `debug` only.
     """
     least = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
@@ -66,7 +66,7 @@ class _PlaceHandler(logging.Handler):
     """Logs the place of a library's message, not its text."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
+        """Write one line with the place in the library that logged; its message may hold applicant data."""
         error = record.exc_info[1] if record.exc_info else None
         facts = {} if error is None else {"trace": trace(error)}
         place = f"{record.filename}:{record.lineno} {record.funcName}"
@@ -74,7 +74,7 @@ class _PlaceHandler(logging.Handler):
 
 
 def trace(error: BaseException) -> list[str]:
-    """Where an exception was raised: its class and lines of code, not its message, which may hold applicant data."""
+    """Class of an exception and the lines that raised it; not its message, which may hold applicant data."""
     frames = traceback.extract_tb(error.__traceback__)
     return [type(error).__name__, *(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames)]
 

@@ -31,7 +31,7 @@ _EMBEDDING = IPv6Network("64:ff9b::/96")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteHost:
-    """One entry of the list of allowed remote hosts."""
+    """One entry of the operator's list of hosts to which the service may connect."""
 
     host: str
     """A name or an address, in lower case; ``*.`` before a domain stands for every name below it."""
@@ -43,7 +43,7 @@ class RemoteHost:
 
     @classmethod
     def parse(cls, text: str) -> "RemoteHost":
-        """The entry in a text ``[http://]host[:port][=range]``. Raises `ValueError`."""
+        """The entry that a text ``[http://]host[:port][=range[+range...]]`` states. Raises `ValueError`."""
         found = _ENTRY.fullmatch(text)
         if found is None:
             raise ValueError(f'"{text}" is not of the form [http://]host[:port][=range]')
@@ -55,13 +55,13 @@ class RemoteHost:
         return cls(host=found["host"].strip("[]").lower(), port=port, plain=plain, ranges=ranges)
 
     def covers(self, scheme: str, host: str, port: int) -> bool:
-        """Whether this entry covers an address; `host` as in the URL, in lower case."""
+        """Whether this entry allows the scheme, host (in lower case) and port of a URL."""
         if port != self.port or not (scheme == "https" or (scheme == "http" and self.plain)):
             return False
         return host.endswith(self.host[1:]) if self.host.startswith("*.") else host == self.host
 
     def permits(self, address: str) -> bool:
-        """Whether a resolved address may be connected to."""
+        """Whether this entry allows a connection to an IP address to which its host was resolved."""
         try:
             own = embedded(ip_address(address))
         except ValueError:  # with a zone, such as fe80::1%eth0, so link-local
@@ -72,7 +72,7 @@ class RemoteHost:
 
 
 def embedded(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address embeds, such as ::ffff:127.0.0.1; any other address itself."""
+    """The IPv4 address inside an IPv6 address such as ::ffff:127.0.0.1; any other address unchanged."""
     if isinstance(address, IPv6Address):
         if address in _EMBEDDING:
             return IPv4Address(int(address) & 0xFFFFFFFF)
@@ -81,5 +81,5 @@ def embedded(address: Address) -> Address:
 
 
 def covering(hosts: Iterable[RemoteHost], scheme: str, host: str, port: int) -> RemoteHost | None:
-    """The first entry that covers an address; None where none does, so that it is not allowed."""
+    """The first entry that allows the scheme, host and port of a URL; None where none does."""
     return next((one for one in hosts if one.covers(scheme, host, port)), None)

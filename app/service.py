@@ -85,7 +85,7 @@ class Service:
 
         Parameters
         ----------
-        answers : whether to start the children that answer requests; a worker and a command do not
+        answers : whether to start the child processes that answer requests; workers and most commands need none
         """
         self._answers = answers
         if answers:
@@ -97,7 +97,7 @@ class Service:
         self.calibrations.watch()
 
     async def close(self) -> None:
-        """End the child processes; unfinished jobs stay for the next start."""
+        """End the child processes and close ledger and jobs; unfinished jobs continue at the next start."""
         await self.rehearsals.close()
         await self.calibrations.close()
         # The jobs first, or those in progress would seem to have crashed.
@@ -130,7 +130,8 @@ class Service:
     async def cancel(self, job_id: str) -> Job:
         """Cancel a job and stop its computation. Idempotent.
 
-        Raises `UnknownJob`, `JobFinished`, `NotReady`, and `InsufficientScope` where an auditor cancels another's job.
+        Raises `UnknownJob`, `JobFinished`, `NotReady`; `InsufficientScope` where another key submitted the job and this
+        one lacks the scope `recourse`.
         """
         require_own_or(Scope.RECOURSE, (await self.jobs.get(job_id)).key)
         job = await self.jobs.cancel(job_id)
@@ -141,11 +142,14 @@ class Service:
     # --- operations ---
 
     async def problem_of_databases(self) -> str:
-        """A sentence that says why the ledger or the job store cannot be used; empty if both can."""
+        """The sentence that says why the ledger or the job store cannot be used; empty if both can."""
         return await _problem(self.ledger.check()) or await _problem(self.jobs.check())
 
     async def readiness(self) -> Json:
-        """The status, models, ready workers and warnings. Raises `NotReady` with a fault for each part not ready."""
+        """Status, number of active models, ready workers and warnings, as JSON data.
+
+        Raises `NotReady` with a fault for each part that is not ready.
+        """
         problems = await self._problems()
         if faults := [Fault("", sentence) for sentence in problems.values() if sentence]:
             raise NotReady(faults=faults)
@@ -158,7 +162,7 @@ class Service:
         }
 
     async def measured(self) -> bytes:
-        """The metrics, as Prometheus reads them; figures from the database are missing while it cannot be reached."""
+        """The metrics in the format of Prometheus; numbers from the database are missing while it cannot be reached."""
         unfinished: Mapping[tuple[str, str], int] = {}
         with suppress(NotReady):
             unfinished = await self.jobs.unfinished()
@@ -177,9 +181,9 @@ class Service:
 
 @asynccontextmanager
 async def opened(settings: Settings, *, answers: bool = False) -> AsyncIterator[Service]:
-    """A started service for a command, which computes no jobs; `answers` is whether it asks models.
+    """A started service for a command, which computes no jobs; `answers` says whether the command asks models.
 
-    Raises `NotReady`, with what is wrong with the databases.
+    Raises `NotReady`, which says what is wrong with the databases.
     """
     service = Service(settings.model_copy(update={"run_jobs": False}))
     service.start(answers=answers)

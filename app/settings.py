@@ -177,7 +177,7 @@ class Settings(BaseSettings):
 
 
 def unknown_settings(names: Iterable[str]) -> list[str]:
-    """The variables among `names` that have the prefix of settings but name no setting, most likely misspelt."""
+    """The names that begin like settings but name none, most likely because they are misspelt."""
     known = {f"RECOURSE_{name.upper()}" for name in Settings.model_fields}
     return sorted(
         name

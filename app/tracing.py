@@ -60,7 +60,7 @@ def end_spans() -> None:
 
 @contextmanager
 def span(name: str, kind: trace.SpanKind = trace.SpanKind.INTERNAL, **facts: str | int) -> Iterator[trace.Span]:
-    """A tracing span that lasts as long as the block."""
+    """A tracing span that lasts as long as the block, and is the parent of spans in it."""
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         yield trace.INVALID_SPAN  # nothing is sent
         return
@@ -83,7 +83,7 @@ def span(name: str, kind: trace.SpanKind = trace.SpanKind.INTERNAL, **facts: str
 
 @contextmanager
 def child_span(name: str, **facts: str | int) -> Iterator[None]:
-    """Time the block in a child process; the server makes a span of it with `add_child_spans`."""
+    """Record how long the block takes, in a child process; the server makes a span of it with `add_child_spans`."""
     began = time.time_ns()
     try:
         yield
@@ -93,7 +93,7 @@ def child_span(name: str, **facts: str | int) -> Iterator[None]:
 
 
 def add_child_spans(spans: Iterable[Any]) -> None:
-    """Send the spans that a child process timed, in the server and below the span of this context."""
+    """Send the spans that a child process has recorded, with the current span of the server as their parent."""
     for name, began, ended, facts in spans:
         _TRACER.start_span(name, _parent(), attributes=facts, start_time=began).end(ended)
 

@@ -22,9 +22,9 @@ MANY = ("counterfactuals", "records")
 
 
 def further_faults(request: Request, body: object, wrong: Collection[object]) -> list[Fault]:
-    """Faults in the well-formed members of a recourse request; empty where it names no known model.
+    """Faults in those members of a recourse request that have the right form; empty where it names no known model.
 
-    `wrong` holds the names of the members that have the wrong form, which are not checked.
+    `wrong` holds the names of the members of wrong form, which are not checked.
     """
     if not isinstance(body, dict):
         return []

@@ -26,7 +26,7 @@ CSV = "text/csv"
 
 
 def media_type(headers: Headers) -> str:
-    """The declared media type of the body, without parameters."""
+    """The media type that a request declares for its body, in lower case and without parameters."""
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -89,7 +89,10 @@ def read_json(body: bytes) -> Any:
 
 
 async def read_body(request: Request) -> Any:
-    """The value of a request's body. Errors as `read_json`."""
+    """The value of a request's JSON body.
+
+    Raises `MalformedJson`; `InvalidRequest` where it has more than `MOST_VALUES` values.
+    """
     body = await request.body()
     if len(body) <= READ_AT_ONCE:
         return read_json(body)
@@ -97,7 +100,7 @@ async def read_body(request: Request) -> Any:
 
 
 def validated(schema: type[Model], value: Any) -> Model:
-    """A JSON value as its schema reads it. Raises `InvalidRequest` with every fault."""
+    """The record of `schema` that a JSON value describes. Raises `InvalidRequest` with every fault."""
     try:
         return schema.model_validate(value)
     except ValidationError as error:
@@ -116,7 +119,7 @@ _KEY = "spooled"
 
 
 async def spooled(request: Request) -> BufferedRandom:
-    """The body of a request as a file, at its beginning; `close_spooled` must follow.
+    """A file with the body of a request, at its beginning; the caller must then call `close_spooled`.
 
     Raises
     ------

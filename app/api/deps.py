@@ -27,7 +27,7 @@ RecourseId = Annotated[
 
 
 def model_path(description: str) -> Any:
-    """The parameter of a path that names a model, with the demo's as an example."""
+    """The path parameter `id` of a route, which names a model; its example is the demo's model."""
     return Path(alias="id", description=description, openapi_examples={"demo": {"value": "consumer-loan"}})
 
 

@@ -27,10 +27,10 @@ class _Derived(Described):
 
 @cache
 def describe(record: Any, name: str | None = None) -> Any:
-    """The response schema of a frozen record: its name, its fields and their docstrings.
+    """The response schema made from a frozen record: its name, its fields and their docstrings.
 
-    All fields are required but those that only full answers have. A record that requests hold as well has another
-    `name` in answers: components of a description have one namespace.
+    All fields are required except those that only full answers have. A record that requests hold as well needs another
+    `name` in answers, since the OpenAPI description has one namespace of components.
     """
     hints, sentences = get_type_hints(record, include_extras=True), sentences_of(record)
     definitions: dict[str, Any] = {

@@ -26,7 +26,7 @@ LONGEST_TOKEN = 100
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """Status, title and remedy of one class of error."""
+    """What an error means over HTTP: its status, its title, and how to remedy it."""
 
     status: int
     title: str
@@ -188,7 +188,13 @@ PROBLEM_JSON = "application/problem+json"
 
 
 def problem(error: RecourseError, instance: str, *, request: str | None = None) -> dict[str, Any]:
-    """The problem document of an error that this request met, or the request with the id `request`."""
+    """The problem document of an error that a request met.
+
+    Parameters
+    ----------
+    instance : path of the request
+    request : id of the request; None for the current one
+    """
     meaning = MEANINGS[type(error)]
     document: dict[str, Any] = {
         "type": f"/problems/{error.code}",
@@ -207,7 +213,7 @@ def problem(error: RecourseError, instance: str, *, request: str | None = None) 
 
 
 def problem_response(error: RecourseError, instance: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The response for an error."""
+    """The HTTP response with the problem document of an error; `instance` is the path of the request."""
     document = problem(error, instance)
     response = JSONResponse(document, document["status"], headers, media_type=PROBLEM_JSON)
     if isinstance(error, LATER):
@@ -232,7 +238,10 @@ Further = Callable[[Request, object, Collection[object]], list[Fault]]
 
 
 def install(app: FastAPI, further: Further) -> None:
-    """Let the application answer every error with a problem document."""
+    """Let the application answer every error with a problem document.
+
+    `further` returns the faults of a request's other members where some have the wrong form.
+    """
 
     async def on_validation_error(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
@@ -313,14 +322,14 @@ Pydantic's own may repeat rejected values, which are applicant data.
 
 
 def in_body(error: ValidationError) -> list[dict[str, Any]]:
-    """The details of a body's validation error, with locations below ``body`` as FastAPI gives them."""
+    """The details of a validation error, with ``body`` before their locations, as FastAPI has them."""
     return [{**detail, "loc": ("body", *detail["loc"])} for detail in error.errors()]
 
 
 def faults_of(details: Sequence[Mapping[str, Any]], body: object) -> list[Fault]:
-    """Faults made of validation details: one for each place, with a JSON pointer into the request body.
+    """The faults that validation details state: one for each place, with a JSON pointer into the request's `body`.
 
-    Where one of several types fits, its faults are listed, and not that the others do not fit.
+    Where one of several types fits a value but has faults inside, only these are listed.
     """
     faults: dict[str, list[str]] = {}
     of_type: dict[str, bool] = {}

@@ -31,7 +31,7 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
 
 
 def described(job: Job) -> dict[str, Any]:
-    """A job as clients see it."""
+    """A job as JSON data for clients."""
     return {
         "id": job.id,
         "kind": job.kind,
@@ -54,7 +54,7 @@ MOST_LISTED = 1000
 
 
 async def page(service: Service, kind: str, result: Any, limit: int = MOST_LISTED, cursor: int = 0) -> Any:
-    """The result of a job with `limit` entries of its list from `cursor` on; the whole result where it has no list."""
+    """The result of a job with `limit` entries of its list, from index `cursor` on; all of a result without a list."""
     if (name := LISTED.get(kind)) is None:
         return result
     following = cursor + limit if cursor + limit < len(result[name]) else None
@@ -63,7 +63,7 @@ async def page(service: Service, kind: str, result: Any, limit: int = MOST_LISTE
 
 
 async def lines(service: Service, kind: str, result: Any) -> bytes:
-    """The result of a job as NDJSON: one line with everything but the list, then one line for each entry."""
+    """The result of a job as NDJSON: one line for everything but its list, then one for each entry of the list."""
     name = LISTED.get(kind)
     first = {key: value for key, value in result.items() if key != name}
     rest = [] if name is None else await service.given.with_references(result[name])
@@ -71,7 +71,7 @@ async def lines(service: Service, kind: str, result: Any) -> bytes:
 
 
 async def answer_later(job: Job, prefer: Prefer, service: Service) -> JSONResponse:
-    """The response with a job, or with its result if there is one within the time that the client prefers to wait.
+    """The response with a job, or with its result if that is ready within the time that the client prefers to wait.
 
     Raises
     ------

@@ -70,7 +70,7 @@ CLIENT_LEFT = 499
 
 
 class RequestContext:
-    """Gives every request an id, every response its headers, and the log one line without applicant data."""
+    """Gives every request an id, every response its headers, and writes one line to the log without applicant data."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app
@@ -136,10 +136,11 @@ class RequestContext:
 
 
 class HeadLimit:
-    """Refuses a head that is larger than any client needs, and drops cookies.
+    """Refuses a request whose head is larger than any client needs, and drops cookies.
 
-    Nothing here reads cookies, but the framework parses them for every route, which takes seconds of processor time in
-    releases of Python before `COOKIES_MENDED` of `app.main`. uvicorn limits only a head that has not come as a whole.
+    The service reads no cookies, but the framework parses them for every route, which takes seconds of processor time
+    in releases of Python before `COOKIES_MENDED` of `app.main`. uvicorn limits a head only while parts of it are
+    missing.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -164,10 +165,10 @@ class HeadLimit:
 
 
 class EarlyAnswers:
-    """Reads the rest of a body that was answered before its end, slowly and not for long; then closes the connection.
+    """Where a response is sent before the whole body has arrived, reads the rest slowly, then closes the connection.
 
-    The server would read it to its end, as fast as it comes. Not to read it at all would reset the connection, and the
-    client might not see the answer.
+    After `LINGER_S` it stops reading. The server alone would read the rest as fast as it arrives. Without reading, the
+    connection would be reset, and the client might not see the response.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -220,7 +221,7 @@ def _declared_size(scope: Scope) -> int | None:
 
 
 class HeadRequests:
-    """Answers HEAD where GET is answered, with the same headers."""
+    """Answers HEAD at every address that answers GET, with the same headers."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -247,12 +248,12 @@ class HeadRequests:
 
 
 class BodyLimit:
-    """Refuses a body that is larger or slower than the service accepts, whether its length was declared or not.
+    """Refuses a body that is larger or slower than the service accepts, whether or not its length was declared.
 
     Parameters
     ----------
     max_bytes : most bytes of one body
-    larger : most bytes of one body by path and media type, where it differs from `max_bytes`
+    larger : most bytes of one body by path and media type, where that differs from `max_bytes`
     all_bytes : most bytes of the bodies of all requests in progress together
     """
 

@@ -18,18 +18,18 @@ Entry = TypeVar("Entry")
 
 
 def check(cursor: str | None, given_out: re.Pattern[str]) -> None:
-    """Raise `InvalidRequest` for a cursor that does not match the pattern `given_out`."""
+    """Raise `InvalidRequest` for a cursor that does not match `given_out`, the pattern of cursors of the list."""
     if cursor is not None and not given_out.fullmatch(cursor):
         raise InvalidRequest(faults=[Fault("", "the query parameter cursor is not one that was given out")])
 
 
 def require_model(version: str | None, model: str | None) -> None:
-    """Raise `InvalidRequest` for a version without its model."""
+    """Raise `InvalidRequest` where a query names a version but no model."""
     if version is not None and model is None:
         raise InvalidRequest(faults=[Fault("", "the query parameter version needs the parameter model")])
 
 
 def split(found: Sequence[Entry], limit: int, key: Callable[[Entry], str]) -> tuple[Sequence[Entry], str | None]:
-    """The first `limit` of up to `limit` + 1 entries, and the cursor of the next page; None where there is none."""
+    """The first `limit` of at most `limit` + 1 entries, and the cursor of the next page; None on the last page."""
     page = found[:limit]
     return page, key(page[-1]) if len(found) > limit else None

@@ -20,7 +20,7 @@ _PREFERENCE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Prefer:
-    """The preferences of a client that this service knows; others are ignored, as the standard requires."""
+    """The preferences in a request's header `Prefer` that this service knows; it ignores others."""
 
     respond_async: bool = False
     wait_s: int | None = None
@@ -28,12 +28,12 @@ class Prefer:
 
     @property
     def wants_job(self) -> bool:
-        """Whether the client prefers a job."""
+        """Whether the client prefers a job to a direct answer."""
         return self.respond_async or self.wait_s is not None
 
     @property
     def applied(self) -> str:
-        """The value of the header `Preference-Applied`."""
+        """The value of the response header `Preference-Applied`."""
         wait = [] if self.wait_s is None else [f"wait={self.wait_s}"]
         return ", ".join([*(["respond-async"] if self.respond_async else []), *wait])
 

@@ -121,12 +121,12 @@ _READERS: dict[type[Any], tuple[TypeAdapter[Any], set[str]]] = {}
 
 
 def derive(record: type[Any], **more: Any) -> type[Strict]:
-    """A request schema with the fields, limits, defaults and sentences of a frozen record, after those in `more`."""
+    """The request schema with the fields, limits, defaults and docstrings of a frozen record, after those in `more`."""
     return create_model(record.__name__, __base__=_Derived, __doc__=record.__doc__, **(more | _definitions(record)))
 
 
 def with_fields_of(*records: type[Any]) -> Callable[[type[Request]], type[Request]]:
-    """A decorator that adds the fields of core records to a request, except names that the request has itself."""
+    """A decorator that adds the fields of core records to a request schema, except names that it has itself."""
 
     def extend(request: type[Request]) -> type[Request]:
         found = {name: one for record in records for name, one in _definitions(record).items()}
@@ -149,7 +149,7 @@ def _definitions(record: type[Any]) -> dict[str, Any]:
 
 
 def optional(schema: Any, default: Callable[[], Any] | None = None) -> Any:
-    """The type of a member that may be left out or null; both mean `default()`, or else the schema's defaults.
+    """The type of a member that may be left out or null; both mean `default()`, or else the defaults of the schema.
 
     Generated clients send null for every object that they were not given.
     """
@@ -161,7 +161,7 @@ def optional(schema: Any, default: Callable[[], Any] | None = None) -> Any:
 
 @dataclass(frozen=True)
 class Sent:
-    """Marks a field that holds a record of the core: sent as `derive` describes it."""
+    """Annotates a field that holds a record of the core and is sent in the form that `derive` makes of it."""
 
     null: bool = True
     """Whether null is taken, for the record's defaults."""
@@ -177,7 +177,7 @@ _schema_of = cache(derive)
 
 
 def to_record(record: type[Record], request: BaseModel) -> Record:
-    """The core's `record` with the values of a validated request, whose schema `derive` made."""
+    """The core's `record` with the values of a validated request that `derive` made the schema of."""
     adapter, names = _READERS[record]
     if names.isdisjoint(request.model_fields_set):
         # mypy takes no class for hashable.
@@ -194,7 +194,7 @@ def _default(record: type[Any]) -> Any:
 
 
 def sentences_of(record: type[Any]) -> dict[str, str]:
-    """The docstring of each field of a record by name, inherited fields included."""
+    """By name, the docstring of each field of a record, inherited fields included."""
     found: dict[str, str] = {}
     for parent in filter(is_dataclass, reversed(record.__mro__)):
         found |= _sentences(parent.__module__).get(parent.__qualname__, {})

@@ -30,7 +30,7 @@ Line = TypeVar("Line")
 
 
 def timely(lines: Iterable[Line]) -> Iterator[Line]:
-    """The lines of a batch. Raises `BodyTooLarge` once this thread has worked on them for `READING_S`."""
+    """The lines of a batch. Raises `BodyTooLarge` once this thread has spent `READING_S` of processor time on them."""
     began = time.thread_time()
     for line in lines:
         if time.thread_time() - began > READING_S:
@@ -40,7 +40,7 @@ def timely(lines: Iterable[Line]) -> Iterator[Line]:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The lines of a CSV, split into cells, and its delimiter."""
+    """The lines of a CSV, each split into cells, and the delimiter."""
 
     lines: Iterator[list[str]]
     """The lines that are not empty; the first is the heading."""
@@ -48,13 +48,13 @@ class Cells:
 
 
 def table_lines(text: Iterable[str]) -> Cells:
-    """The cells of a CSV. Reading them raises csv.Error, also where a quote has no end."""
+    """The cells of a CSV. Reading them raises `csv.Error`, also where a quotation mark is never closed."""
     lines, delimiter = lines_and_delimiter(text)
     return Cells(filter(None, csv.reader(lines, delimiter=delimiter, strict=True)), delimiter)
 
 
 def count_and_mark(cells: Cells, features: Iterable[Feature]) -> tuple[int, str]:
-    """Number of records of a table, and the decimal mark that all numbers in it show together.
+    """Number of records in a table, and the decimal mark that the numbers in it have.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def count_and_mark(cells: Cells, features: Iterable[Feature]) -> tuple[int, str]
 
 
 def table_records(lines: Iterator[list[str]]) -> Iterator[Json]:
-    """The lines below the heading as records; cells beyond the last column are under `UNNAMED`."""
+    """The lines below the heading as records by column; cells beyond the last column are in a list under `UNNAMED`."""
     columns = next(lines, [])
     for cells in lines:
         record = dict(zip(columns, cells, strict=False))
@@ -81,7 +81,7 @@ def table_records(lines: Iterator[list[str]]) -> Iterator[Json]:
 
 
 def fault_of_heading(columns: Sequence[str], features: Iterable[Feature]) -> str:
-    """The fault of a table's columns, twice or missing, as the end of a sentence; empty if there is none."""
+    """The end of a sentence that says which columns a table has twice or lacks; empty if its heading is right."""
     if twice := sorted(name for name, count in Counter(columns).items() if count > 1):
         return f"has these columns twice: {', '.join(twice)}."
     missing = _missing(columns, features)
@@ -93,9 +93,10 @@ def _missing(columns: Sequence[str], features: Iterable[Feature]) -> list[str]:
 
 
 class Reader:
-    """Turns flat records of texts or values into rows of a job; `reference` names the applicant or is a feature.
+    """Converts records by column, of texts or values, to rows of a batch.
 
-    Other columns are ignored.
+    The column `reference` names the applicant, unless a feature has that name. Other columns that are no features are
+    ignored.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ class Reader:
         self._mark = mark
 
     def row(self, record: Json) -> Json:
-        """The row of a record. An empty cell is a missing value where the feature may be missing, else no value."""
+        """The row of a batch for a record; empty cells are null if the feature may be missing, else left out."""
         known = {*self._features, "reference", UNNAMED}
         cells = {name: None if value == "" or value != value else value for name, value in record.items()}
         kept = {name for name, feature in self._features.items() if feature.missing and feature.derived is None}
@@ -151,7 +152,7 @@ def _readable() -> Iterator[None]:
 
 
 class CsvTable:
-    """A table in CSV that was sent: UTF-8, with a heading for each column.
+    """A CSV that was sent: UTF-8, with a heading that names the columns.
 
     Raises
     ------
@@ -169,7 +170,7 @@ class CsvTable:
             raise InvalidRequest(f"The table {error}.") from None
 
     def rows(self) -> Iterator[Json]:
-        """The records as rows of a job, to be read once; at most `most_rows` + 1."""
+        """The records as rows of a batch, to be read once; at most `most_rows` + 1, so that one too many shows."""
         return map(Reader(self._features, self._mark).row, table_records(self._read().lines))
 
     def _read(self) -> Cells:
@@ -194,7 +195,7 @@ class CsvTable:
 
 
 def as_texts(cells: Json) -> Json:
-    """The row with an apostrophe before texts that a spreadsheet would compute; numbers stay as they are."""
+    """The cells of a row with an apostrophe before texts that a spreadsheet would compute; numbers stay as they are."""
     computed = ("=", "+", "-", "@", "\t", "\r")
     return {
         name: f"'{cell}" if isinstance(cell, str) and cell.lstrip(" ").startswith(computed) else cell

@@ -43,7 +43,7 @@ class CommandError(Exception):
 
 
 def read_settings(**overrides: Any) -> "Settings":
-    """The settings of the environment, overridden by options that are not None."""
+    """The settings of the environment, overridden by options that are not None. Raises `CommandError`."""
     from pydantic import ValidationError
 
     from app.registry.form_sentences import sentence_of
@@ -91,7 +91,7 @@ def open_registry(*, trust_pickle: bool | None = None) -> "Registry":
 
 @contextmanager
 def memory_limit(megabytes: int) -> Iterator[None]:
-    """Limit the address space of this process in MiB, as for a child of the service; 0 sets no limit."""
+    """Limits this process, in the block, to so many MiB of address space, like a child of the service; 0: no limit."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     if megabytes:
         resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, before[1]))
@@ -107,7 +107,7 @@ def memory_limit(megabytes: int) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(what: str) -> "Iterator[Callable[[int, int], None]]":
-    """Show the progress on standard error, if that is a terminal."""
+    """A function that shows how many of a total are done, on standard error if that is a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -117,9 +117,10 @@ def progress_bar(what: str) -> "Iterator[Callable[[int, int], None]]":
 
 
 def one_thread(*, openmp: bool = False) -> None:
-    """Limit numeric libraries that are imported later to one thread: matrix products are small here.
+    """Limit numeric libraries that are imported later to one thread, as matrix products are small here.
 
-    With `openmp` also libraries that train or ask trees, whose threads wait for each other on few processors.
+    With `openmp` this also holds for libraries that train or ask trees, whose threads delay each other on few
+    processors.
     """
     from app.pool.child import ONE_THREAD
 
@@ -127,7 +128,7 @@ def one_thread(*, openmp: bool = False) -> None:
 
 
 def report(begins: str, model: "RegisteredModel") -> None:
-    """Print what a registration found: a line that begins with `begins`, then notes and warnings."""
+    """Print what a registration found: a line that starts with `begins`, then notes and warnings."""
     found = model.registration
     typer.echo(f"{begins} accepts {found.favourable:,} of {found.records:,} reference records.")
     for note in found.notes:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_ledger() -> "Iterator[Ledger]":
-    """The existing ledger, migrated to this release. Raises `CommandError` if there is none."""
+    """The existing ledger, open in the block and migrated to this release. Raises `CommandError` if there is none."""
     from app.ledger.ledger import FILE, Ledger
 
     settings = read_settings()
@@ -27,7 +27,7 @@ def open_ledger() -> "Iterator[Ledger]":
 
 @contextmanager
 def open_store() -> "Iterator[Engine]":
-    """The database, migrated to this release."""
+    """The database of ledger and keys, open in the block and migrated to this release. Raises `CommandError`."""
     from app.store.migrate import upgrade as migrate
 
     with ledger_engine() as engine:
@@ -37,7 +37,10 @@ def open_store() -> "Iterator[Engine]":
 
 @contextmanager
 def ledger_engine() -> "Iterator[Engine]":
-    """The database, not migrated. Errors of the database are raised as `CommandError`."""
+    """The database of ledger and keys, open in the block and not migrated.
+
+    Errors of the database are raised as `CommandError`.
+    """
     settings = read_settings()
     import sqlalchemy as sa
 

@@ -85,7 +85,7 @@ class _Question:
     failure: CommandError | None = field(default=None, init=False)
 
     def run(self) -> None:
-        """Send the request and print the answer."""
+        """Send the example request and print the answer; a failure ends the service."""
         import httpx
 
         try:

@@ -38,7 +38,7 @@ def worker() -> None:
 
 
 def refuse_taken(host: str, port: int, setting: str = "--port or RECOURSE_PORT") -> None:
-    """Raise `CommandError` if the address cannot be listened on; `setting` says how another port is chosen."""
+    """Raise `CommandError` if no server can listen on this host and port; `setting` names what chooses another port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -55,7 +55,7 @@ def refuse_taken(host: str, port: int, setting: str = "--port or RECOURSE_PORT")
 
 
 def start_children() -> None:
-    """Let the fork server import what children need while this process imports the rest."""
+    """Start the fork server, which imports what children need while this process imports the rest."""
     from app.pool.child import start_fork_server
 
     start_fork_server()

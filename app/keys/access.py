@@ -34,9 +34,9 @@ MOST_CALLERS = 10_000
 
 
 def refuse_open(settings: Settings, any_key: Callable[[], bool]) -> None:
-    """Raise `Open` if the service would be open to other machines without a key.
+    """Raise `Open` if other machines could use the service without a key.
 
-    `any_key` returns whether there is a key; called only where that matters.
+    `any_key` says whether a key exists; it is called only where that matters.
     """
     if not _is_public(settings):
         return
@@ -75,7 +75,7 @@ def _address(settings: Settings) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """The rate limit of one caller, and how much of it is left."""
+    """The rate limit of one caller, and what is left of it."""
 
     limit: int
     """Requests per `WINDOW_S`."""
@@ -86,9 +86,10 @@ class Rate:
 
 
 class Rounds:
-    """Lets one request of each caller go on per round of the event loop, so that many of one delay no other.
+    """Lets one request of each caller proceed in each iteration (round) of the event loop, so that none delays others.
 
-    To read and check a request is one step of the loop, and a hundred of them that arrive at once are a hundred steps.
+    Reading and checking a request is one step of the loop; a hundred that one caller sends at once would be a hundred
+    steps in a row.
     """
 
     def __init__(self) -> None:
@@ -96,7 +97,7 @@ class Rounds:
         """For each caller whose request went on in this round, those that go on in the next ones."""
 
     async def turn(self, caller: str) -> None:
-        """Wait for the next round in which no other request of the caller goes on; that may be this round."""
+        """Wait for a round, possibly the current one, in which no other request of the caller proceeds."""
         loop = asyncio.get_running_loop()
         if (waiting := self._waiting.get(caller)) is not None:
             turn: asyncio.Future[None] = loop.create_future()
@@ -134,11 +135,12 @@ class Access:
         self.rounds = Rounds()
 
     async def identify(self, offered: str | None) -> Key | None:
-        """The stored key that a request offers as text; None if no key is needed.
+        """The stored key that `offered`, the text in a request, stands for; None if no key is needed.
 
         Raises
         ------
-        KeyRequired, InvalidKey : the key is missing, unknown or revoked
+        KeyRequired : the text is missing
+        InvalidKey : the key is unknown or revoked
         NotReady : the keys cannot be read now
         """
         if self._settings.auth != "off":
@@ -183,7 +185,7 @@ class Access:
             )
 
     def count(self, caller: str) -> Rate | None:
-        """Count a request of a caller and return its rate; None if there is no limit. Raises `TooManyRequests`."""
+        """Count a request of a caller and return the caller's rate; None without a limit. Raises `TooManyRequests`."""
         limit = self._settings.rate_limit
         if limit is None:
             limit = 0 if self._open else RATE_WITH_KEYS

@@ -29,7 +29,9 @@ Headers = MutableMapping[str, str]
 
 
 async def admit(request: Request, scopes: Collection[Scope]) -> str:
-    """Admit a request and return its caller, such as ``key`` and the id of the key; empty where no key is needed.
+    """Admit a request, before its body is read, and return its caller; empty where no key is needed.
+
+    A caller is a text, such as ``key`` and the id of the key.
 
     Raises
     ------
@@ -82,6 +84,6 @@ def _add_rate(request: Request, rate: Rate) -> None:
 
 
 def extra_headers(scope: MutableMapping[str, Any]) -> Headers:
-    """The headers to add to any response to this request; callers may add to them."""
+    """The headers that any response to this request gets; callers add theirs to them."""
     headers: Headers = scope.setdefault("extra_headers", {})
     return headers

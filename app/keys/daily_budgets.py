@@ -21,7 +21,7 @@ WRITE_S = 1.0
 
 
 class DailyBudgets:
-    """The records that each key may have models asked about in a day; used from one event loop.
+    """Counts the records that models are asked about for each key in a day; used from one event loop.
 
     Parameters
     ----------
@@ -39,7 +39,10 @@ class DailyBudgets:
         self._closing = asyncio.Event()
 
     async def require(self) -> None:
-        """Raise `DailyBudgetSpent` if the current key has no budget left today, `NotReady` if that is unknown."""
+        """Raise `DailyBudgetSpent` if the key of the current request has no budget left today.
+
+        Raises `NotReady` if the database cannot say what is left.
+        """
         key = asking.get()
         if key is None or not (limit := self._default if key.model_rows is None else key.model_rows):
             return
@@ -52,7 +55,7 @@ class DailyBudgets:
             raise DailyBudgetSpent(detail, retry_after_s=(midnight - now).total_seconds())
 
     def spend(self, key: str | None, rows: int) -> None:
-        """Count records that a model was asked about for a key; an answer that exceeds the budget is still given."""
+        """Count records that a model was asked about for a key; no error where the budget is exceeded."""
         if key is None or not rows:
             return
         name = key, _day(datetime.now(UTC))
@@ -63,7 +66,7 @@ class DailyBudgets:
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
     async def close(self) -> None:
-        """Write the counts that are not in the database yet."""
+        """Write the counts that are not in the database yet, and stop counting."""
         self._closing.set()
         if self._writing is not None:
             await self._writing

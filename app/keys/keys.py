@@ -59,17 +59,17 @@ class Key:
     """Scopes of a newer release; here they permit nothing."""
 
     def opens_with(self, secret: str, now: datetime) -> bool:
-        """Whether `secret` is that of the key, or its previous one while that still works. Takes constant time."""
+        """Whether `secret` is that of the key, or the previous one while that still works. Takes constant time."""
         digest = _digest(secret)
         is_old = hmac.compare_digest(self.old_digest or NO_DIGEST, digest)
         return hmac.compare_digest(self.digest, digest) or (is_old and timestamp(now) < (self.old_until or ""))
 
     def may_ask(self, model_id: str) -> bool:
-        """Whether the key may ask a model."""
+        """Whether the key may ask the model with this id."""
         return self.models is None or model_id in self.models
 
     def may_see(self, owner: str | None, model_id: str | None) -> bool:
-        """Whether the key may see what the key `owner` asked a model; `owner` is None where no key was needed."""
+        """Whether the key may see what another key (`owner`) asked a model; `owner` is None where no key was needed."""
         mine = owner == self.id or Scope.EVERYONE in self.scopes
         return mine and (self.models is None or model_id in self.models)
 
@@ -79,7 +79,7 @@ NOBODY = Key(id="", name="", scopes=frozenset(), digest=NO_DIGEST, created_at=""
 
 
 class Seen(TypedDict):
-    """What a list shows, by key and by model; None for no limit."""
+    """What a list shows: recourse that a key asked for, and that some models gave; None for no limit."""
 
     key: str | None
     """Only what this key asked for."""
@@ -98,26 +98,26 @@ def asking_id() -> str | None:
 
 
 def may_see(owner: str | None, model_id: str | None) -> bool:
-    """`Key.may_see` for the API key of the current request; True where no key is needed."""
+    """Whether the key of the current request may see what `owner` asked a model; True where no key is needed."""
     key = asking.get()
     return key is None or key.may_see(owner, model_id)
 
 
 def seen_by(key: Key | None) -> Seen:
-    """The limits of the lists that a key may see."""
+    """The part of lists that a key may see."""
     if key is None:
         return Seen(key=None, models=None)
     return Seen(key=None if Scope.EVERYONE in key.scopes else key.id, models=key.models)
 
 
 def may_read_scores() -> bool:
-    """Whether the current API key may read scores of records that its caller brings."""
+    """Whether the key of the current request may read the model's scores of records that its caller supplies."""
     key = asking.get()
     return key is None or not key.scopes.isdisjoint({Scope.SCORES, Scope.MODELS})
 
 
 def require_own_or(scope: Scope, owner: str | None) -> None:
-    """Raise `InsufficientScope` unless the current API key has the id `owner`, or has the scope."""
+    """Raise `InsufficientScope` unless the key of the current request has the id `owner` or the scope."""
     key = asking.get()
     if key is not None and key.id != owner and scope not in key.scopes:
         raise InsufficientScope(f"What another key asked for needs a key with the scope {scope}.", scopes=[scope])
@@ -138,7 +138,10 @@ class Keys:
         models: Iterable[str] = (),
         model_rows: int | None = None,
     ) -> str:
-        """Create a key and return its text, which cannot be shown again. Without `models` it may ask all models."""
+        """Create a key and return its text, which cannot be shown again. Without `models` it may ask all models.
+
+        `model_rows` is its daily budget of records; None for that of the settings, 0 for no limit.
+        """
         key_id, secret = secrets.token_hex(ID_BYTES), secrets.token_urlsafe(SECRET_BYTES)
         row = {
             "id": key_id,
@@ -154,9 +157,9 @@ class Keys:
         return f"{PREFIX}_{key_id}_{secret}"
 
     def renew(self, key_id: str, now: datetime, overlap: timedelta = timedelta(0)) -> str:
-        """Give a key another secret and return it; what the key asked for stays its own. Raises `UnknownKey`.
+        """Give a key another secret and return its new text; its id stays, and so does what it asked for.
 
-        The previous secret also works for the time `overlap`; any earlier one does not.
+        The previous secret also works for the time `overlap`; any earlier one does not. Raises `UnknownKey`.
         """
         secret = secrets.token_urlsafe(SECRET_BYTES)
         valid = (keys.c.id == key_id) & keys.c.revoked_at.is_(None)
@@ -185,7 +188,7 @@ class Keys:
 
 
 def parts(offered: str) -> tuple[str, str]:
-    """Id and secret of an offered key; both empty if the text is malformed."""
+    """Id and secret in the text of a key; both empty if the text is malformed."""
     prefix, _, rest = offered.partition("_")
     key_id, _, secret = rest.partition("_")
     return (key_id, secret) if prefix == PREFIX else ("", "")

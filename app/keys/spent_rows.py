@@ -20,14 +20,14 @@ KEPT_DAYS = 30
 
 
 class SpentRows:
-    """Counts of records that models were asked about, by key and day; safe to use from several threads and machines."""
+    """Numbers of records that models were asked about, by key and day; safe to use from threads and machines."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
         self._insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
 
     def spend(self, rows: Mapping[Spent, int]) -> dict[Spent, int]:
-        """Add to the counts of keys and days; returns the new counts."""
+        """Add `rows` to the numbers of records by key and day, and return the sums."""
         totals = {}
         with changing(self._engine) as connection:
             # In one order, so that two writers never wait for each other.
@@ -39,7 +39,7 @@ class SpentRows:
         return totals
 
     def spent(self, key: str, day: str) -> int:
-        """Number of records that models were asked about for a key on a day."""
+        """Number of records that models were asked about for a key on a day, such as 2030-01-31."""
         query = sa.select(spent_rows.c.rows).where(spent_rows.c.key == key, spent_rows.c.day == day)
         with self._engine.connect() as connection:
             return connection.scalar(query) or 0

@@ -48,7 +48,7 @@ DOES_NOT_FIT = "does_not_fit"
 
 
 def verify(ref: ModelRef, records: Sequence[Mapping[str, object]], *, deadline_s: float) -> list[Json]:
-    """Decisions of a model about counterfactuals given earlier; `reason` is null where it accepts one."""
+    """The model's decision about each counterfactual record; `reason` is null where the model accepts it."""
     deadline = time.monotonic() + deadline_s
     (checks,) = _checked(Meter(tasks.load(ref).black_box, deadline), [records])
     return checks
@@ -63,7 +63,7 @@ def _checked(meter: Meter, plans: Sequence[Sequence[Mapping[str, object]]]) -> l
 
 
 def fitting_row(space: FeatureSpace, record: Mapping[str, object]) -> Any:
-    """The raw row of a record from an earlier answer; None where it does not fit the model's schema."""
+    """The raw row of a record from an earlier answer; None where the record does not fit the model's schema."""
     try:
         return space.read(record)
     except InvalidRequest:
@@ -78,7 +78,10 @@ def _check(row: Any, decisions: Iterator[Json]) -> Json:
 
 
 def audit(ref: ModelRef, payload: Json, *, deadline_s: float, progress: Progress) -> Json:
-    """Check the promises in an `audit_payload` against a version; `app.ledger.schema` describes the result."""
+    """Check the promises that an `audit_payload` selects against a version, and return the result of the audit.
+
+    Its form is `AuditAnswer` of `app.ledger.schema`, without references and cursor.
+    """
     # The rest of the time is for the part that is in progress then.
     deadline = time.monotonic() + AUDIT_SHARE * deadline_s
     with opened_ledger(ref.store) as ledger:
@@ -87,7 +90,7 @@ def audit(ref: ModelRef, payload: Json, *, deadline_s: float, progress: Progress
 
 @contextmanager
 def opened_ledger(store: Store) -> Iterator[Ledger]:
-    """Open the ledger with its own connections, until the end. Raises `LedgerUnavailable` if it cannot be read."""
+    """The ledger, open in the block on connections of its own. Raises `LedgerUnavailable` if it cannot be read."""
     engine = open_engine(store.ledger)
     try:
         yield Ledger(engine)
@@ -98,13 +101,13 @@ def opened_ledger(store: Store) -> Iterator[Ledger]:
 
 
 def audit_payload(ref: ModelRef, model: RegisteredModel, which: Promises, *, reissue: bool) -> Json:
-    """The payload of a job that runs `audit`."""
+    """The payload of the job that runs `audit` on a version and the promises `which`."""
     promises = {"model": which.model, "as_of": which.as_of, "since": which.since, "until": which.until}
     return {"model": model_payload(ref), "asked": plain(identity(model)), "promises": promises, "reissue": reissue}
 
 
 class Audit:
-    """Counts the promises that a version, the candidate, keeps and breaks."""
+    """Counts the promises that a version (the candidate) keeps and breaks."""
 
     def __init__(self, ref: ModelRef, payload: Json, deadline: float) -> None:
         self._ref = ref
@@ -117,7 +120,7 @@ class Audit:
         """Whether each promise is kept, and its smallest share under stress, by what was asked for."""
 
     def run(self, ledger: Ledger, progress: Progress) -> Json:
-        """Check all promises and return the result of the audit; raises what the ledger raises."""
+        """Check all promises until the deadline, and return the result of the audit. Raises `DBAPIError`."""
         which = Promises(**self._payload["promises"])
         total = ledger.count(which)
         progress(0, total)
@@ -200,7 +203,7 @@ class Audit:
 
 
 def lowest_share(future: Json) -> float | None:
-    """The smallest share under stress in a ``validity.future``; None where it states none."""
+    """The smallest share under stress in the part `validity.future` of an answer; None where it states none."""
     found: float | None = (future.get("stressed") or {}).get("lowest")
     return found
 
@@ -218,13 +221,13 @@ def _under(name: str | None, found: Sequence[tuple[bool, float | None]]) -> Json
 
 
 def summary(beginning: str) -> Json:
-    """The result of an audit without its broken promises, from the first characters of its JSON."""
+    """The result of an audit without its broken promises, read from the first characters of its JSON."""
     found: Json = json.loads(beginning.partition(', "broken_promises": ')[0] + "}")
     return found
 
 
 def note(ledger: Ledger, asked: Json, kept: Iterable[tuple[Record, bool]]) -> None:
-    """Store whether a version keeps promises of other versions, as the last check of each promise."""
+    """Store which promises a version keeps, as the last check of each; promises of the version itself are left out."""
     itself = asked["version"], asked["sha256"]
     found = {r.entry.number: one for r, one in kept if (r.entry.version, r.entry.sha256) != itself}
     if found:
@@ -232,13 +235,16 @@ def note(ledger: Ledger, asked: Json, kept: Iterable[tuple[Record, bool]]) -> No
 
 
 def with_references(ledger: Ledger, broken: Sequence[Json], seen: Seen) -> list[Json]:
-    """Broken promises with those references that may be seen now; results keep none, so that all can be erased."""
+    """Broken promises with the references of their recourse that may be seen now.
+
+    Results do not hold references, so that erasing a recourse erases all of them.
+    """
     references = ledger.references([one["id"] for one in broken], **seen)
     return [{"id": one["id"], "reference": references.get(one["id"]), **one} for one in broken]
 
 
 def promised_lower(answer: Json) -> float | None:
-    """The certificate's lower bound for an answer's plan or else its first record; None without a certificate."""
+    """The certificate's lower bound for the plan of an answer, or else for its first record; None without one."""
     if answer["plan"]:
         return float(answer["plan"]["validity"]["lower"])
     shift = answer["counterfactuals"][0]["validity"]["shift"]

@@ -54,7 +54,10 @@ class Entry:
     """The recourse that a letter or review is about."""
 
     def hash(self, before: str) -> str:
-        """Hexadecimal SHA-256 of the hash of the entry `before` and all fields; `about` only where it is set."""
+        """Hexadecimal SHA-256 of all fields and of `before`, the hash of the entry before.
+
+        Only where `about` is set is it among the fields.
+        """
         fields = [getattr(self, field) for field in self.__slots__]
         if self.about is None:  # entries of earlier releases have no such field
             fields.pop()
@@ -75,7 +78,7 @@ class PersonalData:
     """JSON, exactly the bytes that were sent."""
 
     def digest(self, salt: bytes) -> str:
-        """Hexadecimal HMAC-SHA256 of all fields; `salt`, its key, is 32 random bytes for each recourse."""
+        """Hexadecimal HMAC-SHA256 of all fields. Its key is `salt`: 32 random bytes that no other personal data has."""
         parts = json.dumps([self.reference, self.job]).encode(), self.request, self.answer
         framed = (piece for part in parts for piece in (len(part).to_bytes(8, "big"), part))
         return hmac.digest(salt, b"".join(framed), "sha256").hex()

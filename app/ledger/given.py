@@ -40,7 +40,7 @@ AUDIT_S = 3600.0
 
 
 class GivenRecourse:
-    """Reads, checks and erases recourse given earlier: in the ledger, and in the jobs that hold its data."""
+    """Reads, checks and erases recourse that was given, in the ledger and in the jobs that hold its data."""
 
     def __init__(self, ledger: Recorder, jobs: Jobs, models: Models) -> None:
         self._ledger = ledger
@@ -48,11 +48,12 @@ class GivenRecourse:
         self._models = models
 
     async def answer(self, recourse_id: str) -> bytes:
-        """The answer as it was sent, completed with bounds of a plan that a job has computed since.
+        """The answer as it was sent, completed by the bounds of a plan if a job has computed them since.
 
         Raises
         ------
-        UnknownRecourse, Erased : the ledger has no such recourse, or no longer
+        UnknownRecourse : the ledger has no such recourse, or the current API key may not see it
+        Erased : its personal data was erased
         LedgerUnavailable : the ledger cannot be read
         """
         kept = personal_data(await self.find(recourse_id)).answer
@@ -67,12 +68,12 @@ class GivenRecourse:
         return kept
 
     async def asked(self, recourse_id: str) -> tuple[Json, Json]:
-        """The answer as it was recorded, and its request. Errors as `answer`."""
+        """The answer as it was recorded, and its request. Raises `UnknownRecourse`, `Erased`, `LedgerUnavailable`."""
         kept = personal_data(await self.find(recourse_id))
         return json.loads(kept.answer), json.loads(kept.request)
 
     async def changed_sets(self, ids: Sequence[str], model: str) -> tuple[tuple[str, ...], ...]:
-        """For each counterfactual of earlier answers, the features it changes, except those that time changes.
+        """The names of the features that each counterfactual of earlier answers changes, without changes by time.
 
         Parameters
         ----------
@@ -112,11 +113,11 @@ class GivenRecourse:
         return tuple(sets)
 
     async def newest(self, limit: int, **which: Any) -> list[Json]:
-        """Recourse that the current API key may see, newest first; `which` as for `Ledger.newest`."""
+        """Recourse that the current API key may see, newest first; `which` has conditions of a `Search`."""
         return [_listed(one) for one in await self._newest(limit, **which, **seen_by(asking.get()))]
 
     async def export(self, lines: Callable[[Sequence[Json]], bytes], **which: Any) -> AsyncIterator[bytes]:
-        """All recourse that `newest` finds, `EXPORTED_AT_ONCE` at a time, encoded by `lines` in a thread."""
+        """All recourse that `newest` would find without a limit, encoded by `lines`, `EXPORTED_AT_ONCE` at a time."""
         # Now, as what follows may be asked for in another context.
         which |= seen_by(asking.get())
         while True:
@@ -130,7 +131,10 @@ class GivenRecourse:
         return await self._ledger.ask(lambda ledger: ledger.newest(limit, **which))
 
     async def with_references(self, broken: Sequence[Json]) -> list[Json]:
-        """Broken promises with the references that the current API key may see. Raises `LedgerUnavailable`."""
+        """Broken promises with the references of their recourse, where the current API key may see it.
+
+        Raises `LedgerUnavailable`.
+        """
         seen = seen_by(asking.get())
         return await self._ledger.ask(lambda ledger: audits.with_references(ledger, broken, seen))
 
@@ -160,12 +164,13 @@ class GivenRecourse:
         return {**_outline(record), "status": "erased", "erased_at": record.erased_at}
 
     async def verify(self, recourse_id: str, name: str | None) -> Json:
-        """Check whether a model still accepts given recourse: version `name`, or the newest active one if None.
+        """Whether version `name` of the model still accepts given recourse; the newest active version if it is None.
 
         Raises
         ------
-        UnknownRecourse, Erased, LedgerUnavailable : as `answer`
-        UnknownModel, ModelUnusable, InvalidRequest : as `Models.version`
+        UnknownRecourse, Erased, LedgerUnavailable : the recourse cannot be read
+        UnknownModel, ModelUnusable : there is no such version, or it is broken
+        InvalidRequest : `name` is a version of another model
         """
         record = await self.find(recourse_id)
         records, offer = promised(record), offered(record)
@@ -200,8 +205,9 @@ class GivenRecourse:
 
         Raises
         ------
-        UnknownModel, ModelUnusable, InvalidRequest : as `verify`
-        ModelQuarantined, DailyBudgetSpent : as `Models.admit`
+        UnknownModel, ModelUnusable : there is no such model or version, or it is broken
+        InvalidRequest : `candidate` is a version of another model
+        ModelQuarantined, DailyBudgetSpent : the job would fail at once
         NotReady : the job store cannot be reached
         """
         self._models.require_known(model_id)
@@ -213,9 +219,9 @@ class GivenRecourse:
         return await self._jobs.submit(AUDIT, payload, timeout_s=AUDIT_S)
 
     async def audits(self, model_id: str, limit: int, **which: Any) -> list[tuple[Job, Json | None]]:
-        """Jobs of a model's audits, newest first, with results but no broken promises; `which` as for `Jobs.newest`.
+        """A model's audits, newest first: the job of each, and its result without broken promises; None without one.
 
-        Raises `UnknownModel`, `NotReady`.
+        `which` has conditions of `Jobs.newest`. Raises `UnknownModel`, `NotReady`.
         """
         self._models.require_known(model_id)
         found = await self._jobs.newest(limit, kind=AUDIT, model=model_id, **which)
@@ -223,7 +229,7 @@ class GivenRecourse:
         return [(job, audits.summary(heads[job.id]) if job.id in heads else None) for job in found]
 
     async def forget(self, records: Sequence[Record]) -> None:
-        """Delete the jobs that also hold the personal data of these recourses."""
+        """Delete the jobs that also hold the personal data of these records."""
         for record in records:
             if (kept := record.personal_data) is not None:
                 for job in (kept.job, _pending(json.loads(kept.answer))):
@@ -231,11 +237,12 @@ class GivenRecourse:
                         await self._forget_job(job, record.entry.id)
 
     async def delete_job(self, job_id: str) -> None:
-        """Delete a job that has ended, with all that was asked and computed.
+        """Delete a job that has ended, with its question, its result and the answers kept for it.
 
         Raises
         ------
-        UnknownJob, JobUnfinished : there is no such job, or it has not ended
+        UnknownJob : there is no such job
+        JobUnfinished : the job has not ended
         NotReady : ledger or jobs cannot be reached
         """
         if not (await self._jobs.get(job_id)).status.finished:

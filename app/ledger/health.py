@@ -50,7 +50,10 @@ _TOUCH = sa.text(f"UPDATE {VERSIONS} SET version_num = version_num")  # noqa: S6
 
 
 def reason(error: BaseException, store: str = "ledger", unknown: str = LedgerUnavailable.__doc__ or "") -> str:
-    """A sentence on why a store fails, for people; omits the text of the driver, which may hold applicant data."""
+    """The sentence that says why the database `store` fails; `unknown` where that is not known.
+
+    It omits the text of the driver, which may hold applicant data.
+    """
     if isinstance(error, LedgerUnavailable):
         return error.detail
     if isinstance(error, StateUnusable):
@@ -64,9 +67,9 @@ def reason(error: BaseException, store: str = "ledger", unknown: str = LedgerUna
 
 
 def refusal(error: BaseException) -> str | None:
-    """The text with which a database refused a connection; for the log, as it names host, user and database.
+    """The text with which a database refused a connection; None for an error of a statement.
 
-    None for an error of a statement, which may hold applicant data.
+    It is for the log, as it names host, user and database. The text of a statement's error may hold applicant data.
     """
     if not isinstance(error, sa.exc.DBAPIError) or error.statement is not None or getattr(error.orig, "sqlstate", None):
         return None
@@ -80,7 +83,7 @@ def try_write(engine: sa.Engine) -> None:
 
 
 def lack_of_space(directory: Path, store: str = "ledger") -> str:
-    """A sentence if the disk has too little space left; empty if it has enough."""
+    """The sentence which says that the disk has too little space left; empty if it has enough."""
     try:
         found = os.statvfs(directory)
     except OSError:
@@ -91,7 +94,7 @@ def lack_of_space(directory: Path, store: str = "ledger") -> str:
 
 
 def fault_of_tail(engine: sa.Engine) -> str:
-    """A sentence if the last entries of the chain are damaged; empty if their numbers and hashes are right."""
+    """The sentence that names a damaged entry among the last ones; empty if their numbers and hashes are right."""
     query = sa.select(*entries.c).order_by(entries.c.number.desc()).limit(TAIL + 1)
     with engine.connect() as connection:
         rows = connection.execute(query).all()[::-1]

@@ -58,7 +58,7 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """One line in a list of recourses that are not erased."""
+    """What a list shows of one recourse that is not erased."""
 
     entry: Entry
     reference: str | None
@@ -75,7 +75,7 @@ class Ledger:
     # --- write ---
 
     def append(self, records: Sequence[NewRecord]) -> None:
-        """Add records, all or none. Of records with the same id, the first is kept."""
+        """Add records of recourse, all or none. A record whose id the ledger has already is left out."""
         firsts: dict[str, NewRecord] = {}
         for record in records:
             firsts.setdefault(record.id, record)
@@ -92,7 +92,7 @@ class Ledger:
                     _insert(cursor, self._engine.dialect, unknown)
 
     def add(self, record: NewRecord) -> Record:
-        """Record a letter or review unless the ledger has it, and return the recorded one.
+        """Record a letter or review unless the ledger has one with this id, and return the one that it has.
 
         Raises `Erased` where the personal data of the recourse that it is about is erased.
         """
@@ -110,7 +110,10 @@ class Ledger:
     def noted(
         self, kind: Kind, job: str, at: str, *, model: str, version: str, sha256: str, digest: str
     ) -> None:  # fmt: skip
-        """Add an entry with the digest of the result of a comparison or report, unless the job has one already."""
+        """Add an entry with the digest of a job's result, of the given kind, unless the job has one already.
+
+        The job has compared versions or computed a portfolio report.
+        """
         own = sa.select(entries.c.number).where(entries.c.id == job, entries.c.kind == kind)
         facts = {"id": job, "at": at, "model": model, "version": version, "sha256": sha256, "digest": digest}
         with writing(self._engine) as connection:
@@ -121,7 +124,7 @@ class Ledger:
     def erase(self, ids: Sequence[str], why: str, now: datetime) -> int:
         """Delete the personal data of recourses and add an entry for each; returns how many still had some.
 
-        With SQLite the data may stay in its files until `overwrite_log` has succeeded, which is tried once here.
+        In SQLite's files the data may stay until `overwrite_log` succeeds, which is tried once here.
         """
         with writing(self._engine) as connection:
             held = sa.select(entries.c.number, entries.c.id).join(personal_data).where(entries.c.id.in_(ids))
@@ -136,9 +139,9 @@ class Ledger:
         return len(found)
 
     def note_checks(self, model: str, version: str, at: str, kept: Mapping[int, bool]) -> None:
-        """Store whether a version accepts the promise of each entry, by number, in place of earlier checks.
+        """Store, by entry number, whether a version accepts the promise, in place of earlier checks.
 
-        Entries erased meanwhile are left out. Checks are no part of the chain, as they can be repeated.
+        Entries that were erased meanwhile are left out. Checks are no part of the chain, as they can be repeated.
         """
         rows = [{"model": model, "version": version, "at": at, "number": n, "kept": one} for n, one in kept.items()]
         with writing(self._engine) as connection:
@@ -151,21 +154,24 @@ class Ledger:
     # --- prove ---
 
     def prove(self) -> Proof:
-        """Verify every row of the ledger that can be served."""
+        """Verify every entry of the ledger and the personal data that it covers."""
         return prove(self._engine)
 
     def holds(self, head: str) -> bool:
-        """Whether an entry has the hash `head`; a head that was noted earlier must still be in the chain."""
+        """Whether some entry has the hash `head`, as must be so for every head that was noted earlier."""
         return holds(self._engine, head)
 
     def links(self, recourse_id: str) -> list[Link]:
-        """The entries of an unerased recourse, and of letters and reviews about it, in the order of the chain."""
+        """The entries of a recourse and of the letters and reviews about it, in the order of the chain.
+
+        Empty where the recourse is erased.
+        """
         return links(self._engine, recourse_id)
 
     # --- find ---
 
     def find(self, recourse_id: str) -> Record:
-        """One recourse, also an erased one. Raises `UnknownRecourse`."""
+        """One recourse, erased or not. Raises `UnknownRecourse`."""
         query = RECORDS.where(entries.c.kind == Kind.GIVEN, entries.c.id == recourse_id)
         with self._engine.connect() as connection:
             row = connection.execute(query).first()
@@ -174,7 +180,7 @@ class Ledger:
         return record_of(row)
 
     def newest(self, limit: int, **which: Any) -> list[Outline]:
-        """Recourse that is not erased, newest first; `which` are the fields of a `Search`."""
+        """At most `limit` recourses that are not erased, newest first; `which` are the fields of a `Search`."""
         with self._engine.connect() as connection:
             found = connection.execute(outlines(limit, Search(**which)))
             return [Outline(entry=entry_of(row), reference=row.reference, kept=row.kept) for row in found]
@@ -182,7 +188,10 @@ class Ledger:
     def references(
         self, ids: Sequence[str], *, key: str | None, models: Collection[str] | None
     ) -> dict[str, str | None]:
-        """References, by id, of unerased recourses among `ids` that `key` asked for and `models` gave; None: any."""
+        """By id, the references of those recourses among `ids` that are not erased and may be seen.
+
+        These are what `key` asked for (None: any key) and what `models` gave (None: any model).
+        """
         where = [entries.c.kind == Kind.GIVEN]
         where += [] if key is None else [entries.c.key == key]
         where += [] if models is None else [entries.c.model.in_(models)]
@@ -197,7 +206,7 @@ class Ledger:
     def due(self, *, given_before: datetime, now: datetime, limit: int, after: int = 0) -> list[Record]:
         """At most `limit` recourses, oldest first, that have expired and still hold personal data.
 
-        They were given before `given_before`, and their numbers are greater than `after`.
+        They were given before `given_before`, and their entries have numbers above `after`.
         """
         query = HELD.where(
             personal_data.c.number > after,
@@ -209,18 +218,18 @@ class Ledger:
             return [record_of(row) for row in connection.execute(query.order_by(personal_data.c.number).limit(limit))]
 
     def newest_at(self) -> str | None:
-        """Timestamp of the newest entry; None if there is none."""
+        """Timestamp of the newest entry; None where there is no entry."""
         with self._engine.connect() as connection:
             return connection.scalar(sa.select(entries.c.at).order_by(entries.c.number.desc()).limit(1))
 
     def count(self, which: Promises) -> int:
-        """Number of promises in a selection."""
+        """Number of promises that a selection has."""
         query = sa.select(sa.func.count()).select_from(entries.join(personal_data)).where(*_conditions(which))
         with self._engine.connect() as connection:
             return connection.scalar(query) or 0
 
     def promises(self, which: Promises) -> Iterator[list[Record]]:
-        """The promises in a selection, in the order of the chain, `AT_ONCE` at a time."""
+        """The promises that a selection has, in the order of the chain, `AT_ONCE` at a time."""
         after = 0
         while True:
             query = RECORDS.where(*_conditions(which), personal_data.c.number.is_not(None), entries.c.number > after)
@@ -232,18 +241,21 @@ class Ledger:
             after = found[-1].entry.number
 
     def newest_found(self, model: str, most: int) -> Iterator[list[Record]]:
-        """Unerased recourse with status found, expired or not, of all versions of a model; newest first.
+        """Recourse of all versions of a model with status found, expired or not, but not erased; newest first.
 
-        `AT_ONCE` at a time, and at most `most`.
+        At most `most` are given, `AT_ONCE` at a time.
         """
         return self._newest(most, *_found(model))
 
     def newest_given(self, model: str, *, since: str | None, until: str | None) -> Iterator[list[Record]]:
-        """Unerased recourse that any version of a model gave in a period, newest first, `AT_ONCE` at a time."""
+        """Recourse that any version of a model gave in a period, whatever its status, but not erased; newest first.
+
+        `AT_ONCE` are given at a time.
+        """
         return self._newest(sys.maxsize, *_given(model, since, until))
 
     def count_erased(self, model: str, *, since: str | None, until: str | None) -> int:
-        """Number of erased recourses of a period, which `newest_given` leaves out."""
+        """Number of erased recourses that any version of a model gave in a period."""
         query = sa.select(sa.func.count()).select_from(entries.outerjoin(personal_data))
         with self._engine.connect() as connection:
             where = *_given(model, since, until), personal_data.c.number.is_(None)
@@ -262,7 +274,7 @@ class Ledger:
             before, left = found[-1].entry.number, left - len(found)
 
     def count_found(self, model: str) -> int:
-        """Number of recourses that `newest_found` gives without a limit `most`."""
+        """Number of recourses of a model with status found that are not erased."""
         with self._engine.connect() as connection:
             return connection.scalar(sa.select(sa.func.count()).select_from(HELD_FROM).where(*_found(model))) or 0
 

@@ -8,7 +8,7 @@ from app.store.timestamps import timestamp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
-    """A selection of promises: recourse that was found and is neither expired nor erased."""
+    """A selection of promises of one model: recourse that was found and is neither expired nor erased."""
 
     model: str
     as_of: str
@@ -20,7 +20,10 @@ class Promises:
 
     @classmethod
     def unexpired(cls, model: str, *, since: datetime | None, until: datetime | None) -> "Promises":
-        """Promises of all versions of a model that have not expired; `since` and `until` have time zones."""
+        """The unexpired promises of all versions of a model that were given from `since` until `until`.
+
+        Both have time zones; None sets no limit.
+        """
         return cls(
             model=model,
             as_of=timestamp(datetime.now(UTC)),

@@ -24,7 +24,7 @@ from app.store.tables import entries, personal_data
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """The first place at which the chain is broken."""
+    """The first entry at which the chain is broken, and how."""
 
     number: int
     id: str
@@ -33,7 +33,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The result of verifying every entry of the ledger."""
+    """The result of verifying every entry of the ledger; `broken` is None where the chain is sound."""
 
     entries: int
     erased: int
@@ -44,7 +44,7 @@ class Proof:
 
 
 def prove(engine: sa.Engine) -> Proof:
-    """Verify every row of the ledger that can be served, from number 1 on."""
+    """Verify every entry, from number 1 on, and the personal data that it covers."""
     number, erased, head = 0, 0, FIRST
     unexplained: dict[str, Broken] = {}
     broken = None
@@ -75,7 +75,7 @@ def prove(engine: sa.Engine) -> Proof:
 
 
 def holds(engine: sa.Engine, head: str) -> bool:
-    """Whether an entry has the hash `head`; a head that was noted earlier must still be in the chain."""
+    """Whether some entry has the hash `head`, as must be so for every head that was noted earlier."""
     with engine.connect() as connection:
         return connection.scalar(sa.select(entries.c.number).where(entries.c.hash == head)) is not None
 
@@ -129,7 +129,10 @@ def _unexplained(engine: sa.Engine, missing: dict[str, Broken]) -> list[Broken]:
 
 
 def links(engine: sa.Engine, recourse_id: str) -> list[Link]:
-    """The entries of an unerased recourse, and of letters and reviews about it, in the order of the chain."""
+    """The entries of a recourse and of the letters and reviews about it, in the order of the chain.
+
+    Empty where the recourse is erased.
+    """
     given = sa.select(entries.c.number).where(entries.c.kind == Kind.GIVEN, entries.c.id == recourse_id)
     before = entries.alias("before")
     hash_before = sa.select(before.c.hash).where(before.c.number == entries.c.number - 1).scalar_subquery()

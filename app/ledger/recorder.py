@@ -94,7 +94,7 @@ class Recorder:
         self._opening = asyncio.get_running_loop().create_task(self._open())
 
     async def close(self) -> None:
-        """Write the waiting records and close the database; give up if that does not answer."""
+        """Write the waiting records and close the database, or give up after `CLOSE_S` if it does not answer."""
         self._closing.set()
         tasks = (self._opening, self._sweeping, self._writing, self._overwriting)
         if begun := [task for task in tasks if task is not None]:
@@ -115,7 +115,7 @@ class Recorder:
             raise LedgerUnavailable(self._reason)
 
     async def record(self, *records: NewRecord) -> None:
-        """Return once the records are on disk; one that was recorded before stays as it was.
+        """Write records, and return once they are on disk; one that was recorded before stays as it was.
 
         Raises `LedgerUnavailable`; then the records are not in the ledger, unless the database stopped answering during
         the write.
@@ -136,13 +136,13 @@ class Recorder:
             self._waiting.pop(written, None)
 
     async def ask(self, question: Callable[[Ledger], Answer]) -> Answer:
-        """Run a query of the ledger in a thread and return its result. Raises `LedgerUnavailable`."""
+        """Run a function of the ledger in a thread and return its result. Raises `LedgerUnavailable`."""
         return await self.run(lambda engine: question(Ledger(engine)))
 
     async def run(self, work: Callable[[sa.Engine], Answer]) -> Answer:
         """Run a function of the database in a thread and return its result.
 
-        Raises `LedgerUnavailable`, at the latest after `PATIENCE_S`; a function that has begun goes on in its thread.
+        Raises `LedgerUnavailable`, at the latest after `PATIENCE_S`; a function that has begun continues in its thread.
         """
         return await self._run(self._threads, work)
 
@@ -161,8 +161,8 @@ class Recorder:
     async def sweep(self, *, trust_clock: bool = False) -> int:
         """Erase the personal data of expired recourses older than the retention period; returns their number.
 
-        Also deletes expired idempotent answers, and old counts of spent rows. The time is that of `SureClock`, or with
-        `trust_clock` that of this machine's clock.
+        Expired idempotent answers and old counts of daily budgets are deleted, too. The time is that of `SureClock`, or
+        with `trust_clock` that of this machine's clock.
         """
         time_of = partial(datetime.now, UTC) if trust_clock else self._sure_now
         await self.run(lambda engine: IdempotentAnswers(engine).sweep(time_of(), datetime.now(UTC)))
@@ -180,15 +180,15 @@ class Recorder:
 
     @property
     def clock_doubted(self) -> bool:
-        """Whether this machine's clock is so far ahead of the newest entry that nothing is deleted by it."""
+        """Whether this machine's clock is so far ahead of the newest entry that nothing is deleted by its time."""
         return self._clock is not None and self._clock.doubted
 
     def believed_now(self) -> datetime:
-        """The time of this machine's clock; while that is doubted, the newest known time plus the time since."""
+        """The time of this machine's clock; while the clock is doubted, the newest known time plus the time since."""
         return datetime.now(UTC) if self._clock is None else self._clock.now()
 
     def clock_warnings(self) -> list[str]:
-        """One sentence if this machine's clock is doubted; else none."""
+        """One sentence if this machine's clock is doubted; else empty."""
         if self._clock is None:
             return []
         sure, own = self._clock.now(), datetime.now(UTC)
@@ -203,7 +203,7 @@ class Recorder:
         return self._clock.now()
 
     async def erase(self, records: Sequence[Record], why: str) -> int:
-        """Erase the personal data of recourses, in ledger and jobs; returns how many still had some."""
+        """Erase the personal data of recourses in ledger and jobs; returns how many recourses still had some."""
         await self._forget(records)
         ids = [record.entry.id for record in records]
         erased = await self.ask(lambda ledger: ledger.erase(ids, why, datetime.now(UTC)))
@@ -211,7 +211,7 @@ class Recorder:
         return erased
 
     async def erase_answers(self, ids: Sequence[str]) -> int:
-        """Delete the idempotent answers that belong to one of these recourses or jobs; returns how many."""
+        """Delete the idempotent answers that hold one of these recourses or jobs; returns the number of answers."""
         erased = await self.run(lambda engine: IdempotentAnswers(engine).erase(ids))
         self._overwrite_soon()
         return erased

@@ -18,7 +18,7 @@ REPLAY_S = 60.0
 
 
 def replay(store: Store, record: Record, plan_s: float) -> list[str]:
-    """Recompute the answer to a stored request, and list the fields in which it now differs.
+    """Compute the answer to a stored request again, and list the fields in which it now differs.
 
     Ids, times, timings and what later versions kept of promised shares are not compared. An answer that depended on a
     deadline, or on other versions of the model, may differ.

@@ -53,7 +53,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """An entry of the hash chain with the data that it covers, and whether its hash is right."""
+    """An entry of the hash chain, its personal data, and whether its hash and the data's digest are right."""
 
     record: Record
     before: str
@@ -73,7 +73,7 @@ def entry_of(row: sa.Row[Any]) -> Entry:
 
 
 def is_entry(row: sa.Row[Any], before: str) -> bool:
-    """Whether a row's stored hash is right, given the hash of the row before."""
+    """Whether the hash in a row is right, given the hash `before` of the entry before."""
     try:
         return entry_of(row).hash(before) == row.hash
     except (TypeError, ValueError):
@@ -81,7 +81,7 @@ def is_entry(row: sa.Row[Any], before: str) -> bool:
 
 
 def has_its_personal_data(row: sa.Row[Any]) -> bool:
-    """Whether a row's personal data matches the digest in its entry."""
+    """Whether the personal data in a row has the digest that the row's entry states."""
     try:
         return _data_of(row).digest(row.salt) == row.digest
     except TypeError:
@@ -99,7 +99,7 @@ def record_of(row: sa.Row[Any]) -> Record:
 
 
 def link_of(row: sa.Row[Any], recourse_id: str) -> Link:
-    """The `Link` in a row about a recourse; the row has the hash of the entry before as `before`."""
+    """The `Link` in a row about a recourse; the row's column `before` has the hash of the entry before."""
     before = FIRST if row.number == 1 else row.before
     holds = is_entry(row, before) and has_its_personal_data(row) and recourse_id in (row.id, row.about)
     return Link(record=record_of(row), before=before, hash=row.hash, holds=holds)

@@ -44,7 +44,7 @@ class Search:
 
 
 def outlines(limit: int, search: Search) -> sa.Select[Any]:
-    """The query for a page of recourse: entries, their references, and whether their promises were kept."""
+    """The query for at most `limit` recourses: their entries, references, and whether their promises were kept."""
     each: Collection[str | None] = [search.model]
     if search.models is not None and search.model not in search.models:
         each = search.models if search.model is None else []

@@ -20,7 +20,7 @@ ADVICE = (
 
 
 class SureClock:
-    """This machine's clock, doubted where it is too far ahead of the last known time.
+    """This machine's clock, which is doubted while it is too far ahead of the last known time.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class SureClock:
         self._doubted_at_s: float | None = None
 
     def now(self) -> datetime:
-        """The clock's time; while that is doubted, the last known time plus the time that has passed since."""
+        """The clock's time; while the clock is doubted, the last known time plus the time that has passed since."""
         now, now_s = datetime.now(UTC), time.monotonic()
         expected = now if self._known is None else self._known + timedelta(seconds=now_s - self._known_at_s)
         if now - expected > JUMP:
@@ -47,5 +47,5 @@ class SureClock:
 
     @property
     def doubted(self) -> bool:
-        """Whether the last `now` doubted the clock."""
+        """Whether the last call of `now` doubted the clock."""
         return self._doubted_at_s is not None

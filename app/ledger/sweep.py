@@ -7,9 +7,10 @@ from app.settings import Settings
 
 
 async def sweep(settings: Settings, *, trust_clock: bool) -> int | None:
-    """`Recorder.sweep` without a running service: number of recourses erased; None if the clock is doubted.
+    """Erase without a running service what is due; returns the number of recourses, None if the clock is doubted.
 
-    With `trust_clock` old jobs are deleted as well: a service that restarts before it believes its clock keeps them.
+    With `trust_clock` the clock is not doubted, and old jobs are deleted as well: a service that restarts before it
+    believes its clock keeps them.
 
     Raises `NotReady`, whose sentence says why the databases cannot be used.
     """

@@ -144,7 +144,7 @@ class Models:
         return ModelRef.of(self._store, model)
 
     async def admit(self, model: RegisteredModel) -> None:
-        """Raise `ModelQuarantined` or `DailyBudgetSpent` where a job about the model, not yet submitted, would fail."""
+        """Raise `ModelQuarantined` or `DailyBudgetSpent` where a job about the model would fail at once."""
         self._quarantine.require(model.name)
         await self._budgets.require()
 

@@ -53,7 +53,7 @@ def database_url(settings: Settings, file: str) -> str:
 
 
 def open_engine(url: str) -> sa.Engine:
-    """An engine for a URL of `database_url`; its errors and logs omit the parameters of statements."""
+    """An engine for a URL of `database_url`, whose errors and logs omit the parameters of statements."""
     if url.startswith("sqlite"):
         # Parameters are dicts, as those of psycopg.
         engine = sa.create_engine(url, hide_parameters=True, paramstyle="named")
@@ -71,14 +71,14 @@ def open_engine(url: str) -> sa.Engine:
 
 @contextmanager
 def changing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A transaction that writes; with PostgreSQL others may write other rows at the same time."""
+    """A transaction that writes; in PostgreSQL, others may write other rows at the same time."""
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         yield connection
 
 
 @contextmanager
 def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """Open a write transaction that excludes other writers, on all machines; it sees everything committed before."""
+    """A write transaction that excludes other writers, on all machines; it sees everything committed before."""
     with changing(engine) as connection:
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql(BEGIN_WRITING["postgresql"])
@@ -87,9 +87,9 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextmanager
 def writing_bare(engine: sa.Engine) -> Iterator[DBAPICursor]:
-    """`writing` with the driver's cursor, as SQLAlchemy takes longer for a transaction than to write a row.
+    """A write transaction that excludes other writers, as the cursor of the driver.
 
-    Errors of the driver are raised as SQLAlchemy's.
+    SQLAlchemy's own transaction would take longer than writing a row. Errors of the driver are raised as SQLAlchemy's.
     """
     with _errors(engine.dialect), closing(engine.raw_connection()) as connection:
         cursor = connection.cursor()
@@ -101,7 +101,7 @@ def writing_bare(engine: sa.Engine) -> Iterator[DBAPICursor]:
 
 @contextmanager
 def bare(connection: sa.Connection) -> Iterator[DBAPICursor]:
-    """The driver's cursor inside a transaction; its errors are raised as SQLAlchemy's."""
+    """The cursor of the driver inside a transaction; its errors are raised as SQLAlchemy's."""
     with _errors(connection.dialect):
         yield connection.connection.cursor()
 
@@ -119,9 +119,9 @@ def _errors(dialect: sa.Dialect) -> Iterator[None]:
 
 
 def overwrite_log(engine: sa.Engine) -> bool:
-    """Empty SQLite's write-ahead log, which still holds erased data.
+    """Empty SQLite's write-ahead log, which still holds erased data; returns whether that succeeded.
 
-    Returns False, and has to be called again, if another connection is reading or writing.
+    It fails while another connection is reading or writing, and has to be called again.
     """
     if engine.dialect.name != "sqlite":
         return True

@@ -25,7 +25,7 @@ NEWER = "The tables of the ledger are those of a newer release: start that one, 
 
 @contextmanager
 def as_it_is(settings: Settings) -> Iterator[sa.Engine]:
-    """Open the ledger's database without migrating it. Raises `StateUnusable`."""
+    """The ledger's database, open in the block and not migrated. Raises `StateUnusable`."""
     require_state(settings)
     engine = open_engine(database_url(settings, FILE))
     try:
@@ -36,7 +36,11 @@ def as_it_is(settings: Settings) -> Iterator[sa.Engine]:
 
 @contextmanager
 def opened(settings: Settings) -> Iterator[sa.Engine]:
-    """Open the ledger's database, migrated to this release. Raises `StateUnusable`, and errors as `upgrade`."""
+    """The ledger's database, open in the block and migrated to this release.
+
+    Raises `StateUnusable` where its directory cannot be written; `LedgerUnavailable` where a newer release has migrated
+    it.
+    """
     with as_it_is(settings) as engine:
         upgrade(engine)
         yield engine

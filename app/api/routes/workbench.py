@@ -24,12 +24,12 @@ router = APIRouter(include_in_schema=False)
 
 
 class RevalidatedFiles(StaticFiles):
-    """Files that a browser keeps, and asks about by ETag before each use: modules of two releases never mix."""
+    """Static files that a browser keeps but asks about by ETag before each use, so that releases are never mixed."""
 
     def file_response(
         self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
-        """The file, or 304 where the browser has it."""
+        """The response with the file, or 304 where the browser has it."""
         response = super().file_response(full_path, stat_result, scope, status_code)
         response.headers["Cache-Control"] = "no-cache"
         return response

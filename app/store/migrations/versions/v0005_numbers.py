@@ -15,7 +15,7 @@ BEGIN SELECT RAISE(ABORT, 'entries of the ledger are numbered from 1'); END
 
 
 def upgrade() -> None:
-    """Refuse entries whose number is not at least 1; existing ones stay, for `Ledger.prove` to report.
+    """Let the database refuse new entries whose number is below 1; existing ones stay, for `Ledger.prove` to report.
 
     SQLite adds no CHECK to a table without copying it, and a ledger may be large: triggers refuse the same rows.
     """

@@ -14,7 +14,7 @@ INDEXES = {
 
 
 def upgrade() -> None:
-    """Create the table `ledger_checks` and indexes. Checks go with the personal data, whichever release erases it."""
+    """Create the table `ledger_checks` and indexes; deleting personal data deletes its checks, in any release."""
     op.create_table(
         "ledger_checks",
         sa.Column(
