@@ -119,7 +119,7 @@ class Backtester:
     _indices: dict[str, int] = field(default_factory=dict)
 
     def run(self, dates: Dates) -> tuple[Backtest, ...]:
-        """What later models keep of earlier answers, for each share of future models asked for and time between them.
+        """What later models keep of earlier answers, by asked share of future models and number of steps between them.
 
         Raises
         ------

@@ -214,7 +214,7 @@ class NetworkRecipe(RecipeOfOneManifest):
 
     @classmethod
     def of_model(cls, model: LoadedModel, records: Records) -> "NetworkRecipe":
-        """The recipe of a registered network, which is trained until it fits as well as that one does."""
+        """The recipe of a registered network; its networks train until they fit as well as the registered one."""
         return cls(model, model.registered.manifest, model_loss(model, records))
 
     @property
@@ -293,9 +293,9 @@ def pilot_steps(training: Training, measure: Callable[[], tuple[float, bool]]) -
 def model_loss(model: LoadedModel, records: Records) -> float | None:
     """Mean log-loss of today's model on the reference records, after calibration; None without true outcomes.
 
-    Calibrated, since the loss of a model that was trained with class weights says little of how well it fits. The
-    calibration shifts its logits and shrinks them, and never stretches them: a model that is right about every record
-    could be stretched to a loss of 0, which no training reaches.
+    The model is calibrated first, since the loss of a model that was trained with class weights says little of how well
+    it fits. The calibration shifts and shrinks its logits and never stretches them: a model that is right about every
+    record could be stretched to a loss of 0, which no training reaches.
     """
     if records.labels != "outcomes" or not records.of_reference:
         return None

@@ -84,10 +84,7 @@ def encoded(model: LoadedModel, records: Records, manifest: Manifest) -> Encoded
 
 
 def in_columns(model: LoadedModel, records: Records, manifest: Manifest) -> Encoded:
-    """Training records as trees take them: encoded or, for a model of raw records, with a column per feature.
-
-    Levels are then their index.
-    """
+    """Training records as trees take them: encoded, or raw with levels as indices if the model takes raw records."""
     found = encoded(model, records, manifest)
     if manifest.input is Input.ENCODED:
         return found

@@ -1,6 +1,6 @@
 """A rehearsal: the next trainings of a model, carried out beforehand.
 
-It can be interrupted at any moment, by a signal that cannot be caught too. Every model is written when it is made,
+It can be interrupted at any moment, even by a signal that cannot be caught. Every model is written when it is made,
 next to a specification that holds all that chance decides; the next rehearsal with the same choices goes on behind the
 last one. All sets are installed together, at the end, in one step; until then what was there before is in use.
 """

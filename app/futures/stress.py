@@ -131,7 +131,10 @@ def weights(
     path : CSV that the records come from
     strength : in (0, 1]
 
-    Raises `RehearsalFailed` if the column does not exist, has no order, or holds a single value.
+    Raises
+    ------
+    RehearsalFailed : the column does not exist, has no order, or holds a single value
+    UnicodeDecodeError, csv.Error, OSError : the CSV cannot be read
     """
     sign = 1.0 if stress.direction == "up" else -1.0
     if stress.column == BASE_RATE:

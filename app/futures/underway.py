@@ -1,4 +1,4 @@
-"""A rehearsal as other processes see it: on its way before and while it is made, one at a time, or ended."""
+"""The state of a rehearsal as other processes see it: announced, carried out by one process, or ended."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ def begin(model: RegisteredModel) -> None:
 
 
 def abandon(model: RegisteredModel) -> None:
-    """Undo `begin`, unless something has been made since."""
+    """Take back the mark that future models are being made, unless something has been made since."""
     with suppress(OSError):
         (model.directory / PARTIAL).rmdir()
 

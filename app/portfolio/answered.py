@@ -108,7 +108,10 @@ class Asked:
 
 
 def row_raw_of(model: LoadedModel, row: Json) -> Row:
-    """The raw values of a row of a job, which names a reference record or holds an applicant, or raises its error."""
+    """The raw values of a row of a job: of the reference record that it names, or of the applicant that it holds.
+
+    Raises the error that the row holds instead, if any.
+    """
     if "refused" in row:
         raise RecourseError.from_dict(row["refused"])
     if "reference_row" in row:
@@ -131,7 +134,7 @@ def accepts(black_box: BlackBox, score: float) -> bool:
 
 
 def without_errors(found: Mapping[int, Found | RecourseError], errors: MutableMapping[int, Any]) -> dict[int, Found]:
-    """The entries of `found` that are not errors; copies those that are into `errors`, in place."""
+    """The entries of `found` that are not errors; the errors are added to `errors`, in place."""
     errors.update({i: one for i, one in found.items() if isinstance(one, RecourseError)})
     return {i: one for i, one in found.items() if not isinstance(one, RecourseError)}
 

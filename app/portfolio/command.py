@@ -30,7 +30,7 @@ def compare(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first record; each record adds 1.")] = 0,
     output: Annotated[Path | None, typer.Option("--json", help="File for all figures.")] = None,
 ) -> None:
-    """Compare two versions; exits with 0 if B passes, 1 if it fails, 2 if nothing was compared, 3 if more is needed."""
+    """Compare two versions; exits with 0 if B passes, 1 if it fails, 2 if nothing was compared, 3 if not sure."""
     from app.questions.batch_files import BatchRefused
 
     try:

@@ -2,8 +2,8 @@
 
 A rule makes one record of each person. It reaches a person where that record is legal for them as it stands, nothing
 cut at their own limits, and the black box accepts it. Candidates are what verified answers do: sets of features that
-they change, with quantiles of what these change to, by, and times. Of the candidates those few are chosen that together
-reach most people, exactly, by a mixed-integer program.
+they change, with quantiles of their new values, differences and factors. Of the candidates those few are chosen that
+together reach most people, exactly, by a mixed-integer program.
 """
 
 import itertools

@@ -28,7 +28,7 @@ from app.registry.ref import ModelRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line(AnswerPart):
-    """One record under both versions."""
+    """What a comparison says of one record under both versions."""
 
     reference: str | None
     baseline: str

@@ -1,9 +1,9 @@
 """Whether a person has any way at all: a proof that the model refuses every legal record, a record, or a bound.
 
 Three proofs, each about the black box itself: all legal records, where they are few; for linear models and networks
-with ReLU infeasibility of a mixed-integer program over the action set; for trees no leaves within reach whose sum is
-enough. A form of the model that a proof uses must first give the black box's own scores of the reference records.
-Elsewhere random legal records bound the share that is accepted: that is no proof.
+with ReLU infeasibility of a mixed-integer program over the action set; for trees, that no leaves within reach have a
+large enough sum. A form of the model that a proof uses must first give the black box's own scores of the reference
+records. Elsewhere random legal records bound the share that is accepted: that is no proof.
 """
 
 import math

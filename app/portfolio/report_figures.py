@@ -139,7 +139,7 @@ class _People:
         return np.isfinite(np.array(self.cost))
 
     def recourse(self) -> ReportedRecourse:
-        """Who has recourse, and what it takes."""
+        """How many of the refused have recourse, and what it takes."""
         found = self.found
         share = wilson(int(found.sum()), len(found))
         changes = Counter(np.array(self.changes)[found].astype(int).tolist())

@@ -46,7 +46,7 @@ MOST_CHANGES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportLine(AnswerPart):
-    """One record, without values of features."""
+    """What a report says of one record, without values of features."""
 
     reference: str | None
     decision: str

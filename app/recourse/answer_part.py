@@ -1,4 +1,4 @@
-"""The base of what clients are sent as it is declared in the core."""
+"""Base of the dataclasses of the core that clients are sent."""
 
 from collections.abc import Mapping
 from typing import ClassVar

@@ -55,8 +55,8 @@ def assess(
 ) -> Assessment:
     """Score, cost and certificate of each raw row, and the joint bounds of all.
 
-    Where the decisions around the applicant determine no local model, or the time runs out, there is no certificate and
-    a warning says why; scores and costs are returned nevertheless.
+    If no local model can be fitted around the applicant, or the time runs out, there is no certificate and a warning
+    says why; scores and costs are returned nevertheless.
 
     Parameters
     ----------

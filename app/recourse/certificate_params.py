@@ -40,7 +40,7 @@ class CertificateParams(InputPart):
 
 
 def check_noise(space: FeatureSpace, params: CertificateParams) -> list[Fault]:
-    """Faults of the noise that `params` gives by feature, with pointers into `params`."""
+    """Faults in the feature names of `params.noise_std`, with pointers into `params`."""
     return [fault.under("/noise_std") for fault in noise_faults(space, params.noise_std)]
 
 

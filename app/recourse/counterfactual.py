@@ -191,7 +191,7 @@ class FutureCertificate(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What a counterfactual withstands until the model refuses it: noise, a shift of the model, and both together."""
+    """How well a counterfactual withstands noise, a shift of the model, and both together."""
 
     noise: NoiseCertificate
     shift: ShiftCertificate

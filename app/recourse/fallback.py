@@ -1,8 +1,8 @@
 """Records that no method proposed, for answers in which the proposals were refused or there were none.
 
 All legal records where they are few; else favourable reference records made legal for this person, samples that the
-model accepted, extreme changes of one or two features and the cheapest record of a linear model. And records in which
-only time has passed, and, where the model refuses these too, the constraint of the request that binds.
+model accepted, extreme changes of one or two features and the cheapest record of a linear model. Records in which only
+time has passed are tried too. Where the model refuses all of these, `relaxation` names the constraint that binds.
 """
 
 from collections.abc import Callable
@@ -141,10 +141,10 @@ def _corners(actions: ActionSet) -> Float[np.ndarray, "n p"]:
 def relaxation(problem: RecourseProblem) -> Relaxation | None:
     """The constraint of the request whose removal helps most; no model is called.
 
-    Judged by a minimax machine fitted to the nearest reference records that the model accepts and refuses, whose scores
-    are known. A sample of the boundary would not do: features that cannot change do not vary in it.
+    A minimax machine judges it, fitted to the nearest accepted and refused reference records, whose scores are known. A
+    sample of the boundary would not do: features that cannot change do not vary in it.
 
-    None where these records determine no machine, or no single constraint helps.
+    None where no machine can be fitted to these records, or no single constraint helps.
     """
     reference = problem.reference
     accepted = favourable(reference.scores)

@@ -1,4 +1,4 @@
-"""The base of what callers and lenders write as it is declared in the core."""
+"""Base of the dataclasses of the core that callers and lenders write."""
 
 from typing import ClassVar
 

@@ -72,7 +72,7 @@ _key = attrgetter(*(field.name for field in fields(SamplerParams)))
 
 
 class Groundwork:
-    """What questions about one applicant share: scores towards neighbours, boundary samples, earlier answers."""
+    """What questions about one applicant share: survey (first model call), boundary samples, earlier answers."""
 
     def __init__(self, problem: RecourseProblem, meter: Meter) -> None:
         self.problem, self.meter = problem, meter
@@ -105,7 +105,7 @@ class Groundwork:
         return other
 
     def survey(self, sampler: SamplerParams) -> Survey:
-        """The result of `surrogate.boundary.survey`, made once; after `narrowed`, neighbours are moved within reach."""
+        """The scores of the first model call, made once; for narrower actions its neighbours are moved within reach."""
         key = _key(sampler)
         if key not in self._surveys:
             self._surveys[key] = survey(self._whole, self.meter, sampler)
@@ -116,7 +116,7 @@ class Groundwork:
         return replace(seen, ends=space.encode(actions.snap(space.decode(seen.ends))))
 
     def sample(self, sampler: SamplerParams) -> BoundarySample:
-        """The result of `surrogate.boundary.sample_boundary`, drawn once; an error is kept and raised again."""
+        """The boundary sample, drawn once. A `BoundaryNotFound` or `DegenerateSurrogate` is kept and raised again."""
         key = _key(sampler)
         if key not in self._samples:
             try:
@@ -293,7 +293,7 @@ def certified(
 ) -> tuple[list[Counterfactual], PlanCertificate | None, list[str]]:
     """The counterfactuals of an answer with a certificate each, the certificate of a plan, and warnings.
 
-    There are no certificates where the decisions around the applicant determine no local model.
+    There are no certificates if no local model can be fitted around the applicant.
 
     Parameters
     ----------

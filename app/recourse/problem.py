@@ -54,7 +54,7 @@ class Reference:
         return {}
 
     def once_compared(self, form: object, offset: float, compare: Callable[[], Found]) -> Found:
-        """The result of `compare`, called once for each `offset` and each `form` of the model, such as its weights."""
+        """The result of `compare`, called once for each `offset` and object `form`, such as a model's weights."""
         if (key := (id(form), offset)) not in self._compared:
             # The form is kept, so that its id stays its own.
             self._compared[key] = form, compare()
@@ -222,12 +222,12 @@ class RecourseProblem:
 
     @property
     def under_stress(self) -> bool:
-        """Whether the share asked of future models is also asked of the models under stress, a change of applicants."""
+        """Whether the share asked of future models must also be reached under stress, that is, if applicants change."""
         return self.futures is not None and self.futures.stressed_search is not None and self.under != "same"
 
     @cached_property
     def stressed(self) -> "AskedOnce":
-        """The held-back future models under stress, a change of applicants; needs `futures.stressed`."""
+        """The held-back future models that were trained under stress; needs `futures.stressed`."""
         assert self.futures is not None
         assert self.futures.stressed is not None
         return AskedOnce(self.futures.stressed.models)

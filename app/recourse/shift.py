@@ -68,7 +68,7 @@ class Shift:
         point: Float[np.ndarray, "m"],  # noqa: ARG002
         std: Float[np.ndarray, "d"],  # noqa: ARG002
     ) -> WeightMoments:
-        """Moments of weights for the scores of a raw row, with homogeneous point `point`, and of its noisy copies."""
+        """Moments of weights that describe the scores of a raw row (homogeneous: `point`) and of its noisy copies."""
         return self.moments
 
     def plan_moments(self, rows_raw: Float[np.ndarray, "n p"]) -> WeightMoments:  # noqa: ARG002

@@ -162,7 +162,7 @@ class Questions:
         return self._providing[actions.given]
 
     def apart(self, actions: ActionSet) -> Groundwork:
-        """A new `Groundwork` for `actions`, which shares no scores or samples with other questions."""
+        """A new `Groundwork` for `actions`, which shares no survey or samples with other questions."""
         self.alone.append(Groundwork(replace(self.problem, action_set=actions), self.meter))
         return self.alone[-1]
 
@@ -222,8 +222,8 @@ class _Question:
     def with_more_time(self, result: RecourseResult) -> RecourseResult:
         """The result; where its verdict blames the time limit, the verdict also says how long an answer takes.
 
-        That is asked without a limit of time, but not of a remote model, which is paid per call, nor for a point of a
-        curve.
+        The question is asked again without a limit of time, but not of a remote model, which is paid per call, nor for
+        a point of a curve.
         """
         problem = self.questions.groundwork.problem
         verdict = result.verdict

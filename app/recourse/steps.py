@@ -1,9 +1,9 @@
 """The changes of each counterfactual in the order in which each helps most, by the model's own score after each.
 
 One model call scores the records in between for all counterfactuals of an answer: after every combination of changes
-where these are few, else after the first changes of one order. Mostly a remote model has been asked before, with the
-proposals. Records that break a rule, or that no derived feature allows, are avoided where another order does; a number
-that a rule makes depend on a level, such as the rent on the housing, comes after it.
+where these are few, else after the first changes of one order. Most often a remote model has been asked about them
+already, with the proposals. Records that break a rule, or that no derived feature allows, are avoided where another
+order does; a number that a rule makes depend on a level, such as the rent on the housing, comes after it.
 """
 
 from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ class _Order:
         """A level, and a number that depends on it."""
 
     def steps(self, scores: Sequence[float], probability_of: Callable[[float], float | None]) -> tuple[Step, ...]:
-        """The steps, from the scores of the records in between."""
+        """The steps in the best order, given the scores of `rows_raw`, the records after some of the changes."""
         known = dict(zip(self.rows_raw, scores, strict=True))
         broken: dict[Made, int] = {self.whole: 0}
         for some in sorted(self.rows_raw, key=len, reverse=True):

@@ -101,7 +101,7 @@ def faults(space: FeatureSpace, params: LearningAugmentedParams) -> Sequence[Fau
 
 
 def generate(problem: RecourseProblem, params: LearningAugmentedParams, context: MethodContext) -> Candidates:
-    """Minimise the trade-off between the worst and the predicted model exactly over the action set."""
+    """Propose the legal row that minimises the trade-off between the worst and the predicted model exactly."""
     local = logit_model(problem, context.sample, context.meter, params.surrogate)
     predicted = _predicted(problem, params, context, local.model)
     objective = LossAndCost(

@@ -88,7 +88,7 @@ class ProbeParams(SamplerParams, MethodParams):
 
 
 def generate(problem: RecourseProblem, params: ProbeParams, context: MethodContext) -> Candidates:
-    """Proposals whose estimated invalidation rate meets the target, and more beyond it."""
+    """Propose rows whose estimated invalidation rate meets the target, and rows with lower rates."""
     return _Probe(problem, params, context).candidates()
 
 

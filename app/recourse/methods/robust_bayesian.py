@@ -101,7 +101,7 @@ class Odds:
 
 
 def generate(problem: RecourseProblem, params: RobustBayesianParams, context: MethodContext) -> Candidates:
-    """Proposals along a descent of the worst-case odds of the unfavourable class, best first."""
+    """Propose rows along a descent of the worst-case odds of the unfavourable class, best first."""
     A, space, sample = problem.action_set, problem.action_set.space, context.sample
     odds = Odds(sample.X[sample.favourable][:MOST_CENTRES], sample.X[~sample.favourable][:MOST_CENTRES], params)
     # Odds with radius 0: much cheaper, and used only to order the changes of fallback records.

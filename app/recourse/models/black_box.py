@@ -51,7 +51,7 @@ class Remote(Protocol):
         """Number of requests, and of records in them, that are sent to score `rows` records."""
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
-        """The outputs of `BlackBox.predict`; raises DeadlineExceeded at `deadline`, a `time.monotonic()`."""
+        """The model's outputs (n,) for `rows`; raises DeadlineExceeded at `deadline`, a `time.monotonic()`."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Wrapped(Remote):
         return self.remote.price(rows)
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
-        """The outputs of the wrapped model; raises DeadlineExceeded at `deadline`, a `time.monotonic()`."""
+        """The outputs (n,) of the wrapped model; raises DeadlineExceeded at `deadline`, a `time.monotonic()`."""
         return self.remote.predict_by(rows, deadline)
 
 
@@ -118,7 +118,7 @@ class BlackBox:
     """What the model takes, where that is not `space` itself."""
 
     def of_columns(self, columns: ModelColumns) -> "BlackBox":
-        """This model of points of its own columns, as a model of encoded points of ``columns.space``."""
+        """A model of encoded points of ``columns.space`` that asks this model about its own columns."""
         gradient = self.gradient if columns.affine else None
         return replace(
             self,
@@ -224,7 +224,7 @@ class BlackBox:
 
 
 def one_each(output: np.ndarray, rows: int) -> Float[np.ndarray, "n"]:
-    """A model's output for so many rows; raises ModelOutputInvalid where it is not one number for each."""
+    """A model's output as an array of one number per row; raises ModelOutputInvalid if its shape is another."""
     output = np.asarray(output, dtype=float)
     if output.shape != (rows,):
         raise ModelOutputInvalid(

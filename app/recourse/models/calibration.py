@@ -55,7 +55,7 @@ class Calibration:
             raise ValueError("told must be ascending and as long as by")
 
     def corrected(self, probability: float) -> float:
-        """The corrected share, in [0, `probability`]; it never falls where `probability` grows."""
+        """The corrected share, in [0, `probability`]; it never decreases as `probability` increases."""
         return max(0.0, probability - float(np.interp(probability, self.told, self.by)))
 
 

@@ -50,7 +50,7 @@ class FutureModels:
         return self.score_all(input_of_points(self, X))
 
     def scores_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n k"]:
-        """Scores of raw rows by each future model, exactly as a record of them is scored."""
+        """Score of each raw row by each model, as its record is scored; NaN where a model gives none."""
         return self.score_all(input_of_rows(self, rows_raw))
 
     def shares(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
@@ -86,7 +86,8 @@ class StressedModels:
     """Future models trained on records that are drawn under several stresses, each in several strengths.
 
     They are scored together. Models come stress by stress, and of each stress strength by strength, the weakest first.
-    Few models have one strength, so the share of a stress up to a strength counts those of all weaker ones as well.
+    Each strength has few models, so the share of a stress up to a strength counts the models of all weaker ones as
+    well.
     """
 
     stresses: tuple[Stress, ...]

@@ -31,7 +31,7 @@ class Forest:
         return cls(lower, upper, values, np.cumsum([0, *sizes[:-1]]))
 
     def of_limits(self, limits: Callable[[np.ndarray], np.ndarray]) -> "Forest":
-        """The forest in other units: `limits` maps the sides (m, d) of leaves, each column by itself and increasing."""
+        """The forest in other units: `limits` maps the sides (m, d) of leaves, increasing in each column."""
         return replace(self, lower=limits(self.lower), upper=limits(self.upper))
 
     @cached_property

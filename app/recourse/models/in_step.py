@@ -91,7 +91,7 @@ class _Worker(Generic[R]):
         return result
 
     def proceed(self, reply: Reply | None) -> None:
-        """Go on with the model's reply; None before the first call."""
+        """Resume the computation with the model's reply, None at first; return at its next question or its end."""
         self.question, self._reply = None, reply
         if not self._thread.ident:
             self._thread.start()

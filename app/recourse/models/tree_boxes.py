@@ -61,7 +61,7 @@ class Boxes:
         return cls(lowers, uppers, np.asarray(score(_members(lowers, uppers)), dtype=float))
 
     def of_limits(self, limits: Callable[[np.ndarray], np.ndarray]) -> "Boxes":
-        """The boxes in other units: `limits` maps their sides (m, d), each column by itself and increasing."""
+        """The boxes in other units: `limits` maps their sides (m, d), increasing in each column."""
         return Boxes(limits(self.lower), limits(self.upper), self.scores)
 
     @cached_property

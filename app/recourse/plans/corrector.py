@@ -132,8 +132,8 @@ class Corrector:
 
         Parameters
         ----------
-        extra_margins : (k,), >= 0; added to the margin of `requirement`, one correction for each: larger ones are for
-            models that refuse the record of the smallest
+        extra_margins : (k,), >= 0; added to the margin of `requirement`, one correction for each: larger ones serve
+            where the model refuses the correction with the smallest
         """
         if self.params.kind == "requirement":
             rows = [self.requirement(row_raw, self.params.margin + extra) for extra in extra_margins.tolist()]

@@ -42,7 +42,8 @@ def chosen(
 
     Parameters
     ----------
-    value : given indices of records, the value of the plan of these and one more, for each record as the one more
+    value : maps the indices of a plan to the value of that plan with one more record, for each record; smaller is
+        better
     kept : indices of records that stay
     passes : how often each addition is exchanged for the best one given the others, while that improves the plan
     """

@@ -107,7 +107,7 @@ class PlanObjective:
     def value_and_gradient(
         self, X: Float[np.ndarray, "b j d"]
     ) -> tuple[Float[np.ndarray, "b"], Float[np.ndarray, "b j d"]]:
-        """Value with all penalties, and a subgradient of the value without them."""
+        """The value of each plan with all penalties, and a subgradient of the value without them."""
         j, points = X.shape[-2], homogeneous(X)
         away = X - self.x0
         length = np.sqrt(_squares(away))

@@ -48,7 +48,7 @@ class PeopleSearch:
 
     Parameters
     ----------
-    margins : >= 0, increasing; how far beyond a hyperplane the records lie that plans are chosen from, encoded units
+    margins : >= 0, increasing; distances beyond a hyperplane of the records that plans are chosen from, encoded units
     """
 
     def __init__(
@@ -91,7 +91,10 @@ class PeopleSearch:
         return self._finished(np.concatenate([*rows, self.pool_raw]))
 
     def choose(self, rows_raw: Float[np.ndarray, "n p"], wanted_raw: Float[np.ndarray, "j p"]) -> Int[np.ndarray, "k"]:
-        """Indices of the best plan among rows, cheapest first: the rows in `wanted_raw`, and the best additions."""
+        """Indices of the best plan among rows, cheapest first: the rows in `wanted_raw`, and the best additions.
+
+        Rows that overlap too much with a cheaper one are left out.
+        """
         kept = [k for k, row in enumerate(rows_raw) if (wanted_raw == row).all(axis=1).any()]
         members = self.objective.members(rows_raw)
         plan = np.array(self._chosen(members, kept), dtype=int)

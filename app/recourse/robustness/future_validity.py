@@ -181,9 +181,9 @@ def given_up(problem: RecourseProblem, found: Sequence[Counterfactual], default:
 
 
 def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> bool:
-    """Whether at least this share of the future models in the search set accepts a raw row, so that it can be promised.
+    """Whether at least `share` of the search set of future models accepts a raw row, so that it can be promised.
 
-    The held-back models have no say: records that they chose would be promised more than holds.
+    The held-back models are not asked, since their share would be too high for a record that they helped to choose.
     """
     assert problem.futures is not None
     futures = problem.futures
@@ -192,7 +192,7 @@ def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: fl
 
 
 def withstands(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> int:
-    """Number of strengths, from the weakest up, at which this share of the search set accepts under every stress."""
+    """Number of strengths, from the weakest, up to which `share` of the search set accepts under every stress."""
     assert problem.futures is not None
     stress = problem.futures.stressed_search
     assert stress is not None

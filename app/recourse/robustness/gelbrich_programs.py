@@ -31,12 +31,12 @@ class Lmi:
         self.cones: list[tuple[str, int]] = []
 
     def vector(self, n: int) -> list[int]:
-        """`n` new unknowns."""
+        """The indices of `n` new unknowns."""
         self.size += n
         return list(range(self.size - n, self.size))
 
     def symmetric(self, n: int) -> list[list[int]]:
-        """A new symmetric matrix of unknowns."""
+        """The indices of the entries of a new symmetric matrix of unknowns, row by row."""
         upper = {(i, j): self.vector(1)[0] for j in range(n) for i in range(j + 1)}
         return [[upper[min(i, j), max(i, j)] for j in range(n)] for i in range(n)]
 

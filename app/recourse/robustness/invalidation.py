@@ -39,7 +39,7 @@ FREQUENCIES = (np.arange(2048) + 0.5) * (math.pi / FAR)
 
 
 def noise_faults(space: FeatureSpace, noise_std: float | Mapping[str, float]) -> list[Fault]:
-    """Faults of noise given by feature; pointers into `noise_std`."""
+    """Faults in the feature names of `noise_std`, with pointers into it; none if it is a single number."""
     if not isinstance(noise_std, Mapping):
         return []
     numeric = [space.names[j] for j in space.numeric.tolist()]

@@ -72,7 +72,7 @@ class CommitteeSearch:
     score_rows : the scores of raw rows by each model, today's model first
     share : least share of the future models that must accept, in (0, 1]
     own_margin : the score that today's model must reach
-    plain : `share` counts so many of the future models, the first ones; all where absent
+    plain : how many of the future models, the first ones, `share` is about; all where absent
     stressed : for each stress, the columns of its models among the scores, and how many of these models must accept
     cost : a sum over features that guides the search; the action set's cost where absent
     value : a number for each raw row, minimised over the records that are accepted; the cost where absent
@@ -374,7 +374,7 @@ class _Expansion:
         return float(self.costs[flat]), (*self.beam[before].moves, move)
 
     def best(self, promise: Float[np.ndarray, "b"], beam: list[_Combination]) -> list[_Combination]:
-        """The combinations of least promise, each set of moves once."""
+        """At most `WIDTH` combinations with the smallest `promise`, each set of moves once."""
         chosen: dict[frozenset[int], _Combination] = {}
         for flat in np.argsort(promise, kind="stable")[: len(beam[0].moves) * WIDTH + WIDTH].tolist():
             if not np.isfinite(promise[flat]) or len(chosen) == WIDTH:

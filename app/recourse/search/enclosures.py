@@ -18,7 +18,7 @@ Range: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of enclosures: the number of a feature, or the number that a table gives for a category's level."""
+    """A variable that an enclosure depends on: a feature's number, or a table's number for a category's level."""
 
     column: int
     """Of a raw row."""

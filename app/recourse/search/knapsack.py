@@ -1,7 +1,7 @@
 """Covering knapsack: moves of least cost whose gains reach a need.
 
 ``min sum_i cost_i x_i  subject to  sum_i gain_i x_i >= need``, where each ``x_i`` is 0, or between `first` and `limit`,
-on a lattice or anything, and at most so many ``x_i`` are not 0.
+on a lattice or continuous, and at most `uses` of the ``x_i`` are not 0.
 
 This file decides which items move, `app.recourse.search.knapsack_amounts` how far. Under a cap, depth-first branch and
 bound takes the items one by one, with a price in the bound in place of the cap. Without a cap all may move, and items

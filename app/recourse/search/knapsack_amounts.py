@@ -74,7 +74,7 @@ class Movable:
 
     Items with `leaps` count as continuous from 0 on.
 
-    For each level, the data of a bound on the cost of all later items is stored in order of cost per gain.
+    For each level it holds the later items in order of cost per gain, with the sums that a bound on their cost needs.
     """
 
     def __init__(self, items: Sequence[Item]) -> None:

@@ -47,7 +47,7 @@ def nearest_legal(
 
     Parameters
     ----------
-    deadline : `time.monotonic()`; no legal row is found for the rows that come after it
+    deadline : `time.monotonic()`; rows whose search it ends have no legal row in the result
     """
     program, space = ActionProgram(action_set), action_set.space
     d, size = space.d, program.size

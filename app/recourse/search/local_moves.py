@@ -51,7 +51,7 @@ def further_instead(
 def partly(
     actions: ActionSet, rows_raw: Float[np.ndarray, "k p"], moves: Float[np.ndarray, "k p"], amounts: int
 ) -> Float[np.ndarray, "n p"]:
-    """Rows moved by each of `amounts` shares of their moves, from 0 to 1, finer near 1; rounded towards no move."""
+    """Rows moved by `amounts` shares of their moves, from 0 to 1, finer near 1; rounded back towards the row."""
     shares = 1.0 - np.linspace(1.0, 0.0, amounts) ** 2
     moved = (rows_raw + shares[:, None, None] * moves).reshape(-1, rows_raw.shape[1])
     moved = np.clip(moved, actions.lower_raw, actions.upper_raw)

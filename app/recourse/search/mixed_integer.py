@@ -160,7 +160,7 @@ class ActionProgram:
         return all(rule.holds(row_raw[None])[0] for rule in self.logic)
 
     def row(self, z: Float[np.ndarray, "k"]) -> Float[np.ndarray, "p"]:
-        """The raw row that the variables `z` stand for."""
+        """The raw row that the values `z` of the program's variables stand for."""
         A, n = self.action_set, self.size // 2
         made, further = z[:n], z[n : 2 * n]
         row_raw = self.start_raw.copy()

@@ -121,7 +121,7 @@ class Parts:
     def pieces(self, j: int, low: float, high: float, at: float, *, known: bool) -> list[Range]:
         """The range from `low` to `high` of number `j`, divided at or near `at`, as ranges.
 
-        It is divided at 0 where no cut is `known` and it holds both signs.
+        If no cut is `known` and the range holds both signs, it is divided at 0.
         """
         step, width = float(self.actions.step_raw[j]), high - low
         at = min(max(at, low), high)

@@ -63,6 +63,8 @@ def minimise(
 ) -> Mixture:
     """The mixture of least `value` in the convex hull of all points that `respond` can give.
 
+    The value of a point is ``share loss(r) + (1 - share) loss(p) + cost``.
+
     Parameters
     ----------
     start : any point of the set

@@ -88,7 +88,7 @@ class _Mean:
     excess: Float[np.ndarray, "k"]
 
     def mixture(self, reached: float, bound: float, at: tuple[float, float]) -> Mixture:
-        """The same for a branch: its value, what nothing is better than, and the slopes of the losses."""
+        """This mean as a `Mixture` of value `reached`, with its lower `bound` and the slopes of the losses at it."""
         return Mixture(self.points, self.weights, reached, bound, at)
 
 

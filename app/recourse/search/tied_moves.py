@@ -79,8 +79,8 @@ class TiedMoves:
 def linear_rules(action_set: ActionSet) -> tuple[Float[np.ndarray, "r p"], list[float]]:
     """How much of each linear rule a raw unit of each feature uses, and the slack that the factual leaves of each.
 
-    Only rules that some values break count. Both numbers are in units of the size of the rule's terms, which its
-    rounding is relative to; an equation counts as two rules.
+    Only rules that some values break count; an equation counts as two rules. Use and slack are divided by the size of
+    the rule's terms, since rounding errors are relative to it.
     """
     A, rows, slack = action_set, list[np.ndarray](), list[float]()
     for rule in A.rules:

@@ -1,12 +1,12 @@
 """Samples around the decision boundary, on the side of it that this person can reach.
 
-1. The `neighbours` nearest reference records that the model accepts, each moved into this person's reach.
-2. On each segment from the factual to a neighbour, the point where the decision flips: one call scores a grid on all
+1. The `neighbours` nearest reference records that the model accepts, each moved into this person's reach. 2. On each
+segment from the factual to a neighbour, the point where the decision flips: one call scores a grid on all
    segments, a second one a finer grid inside every bracket. Where no segment has one, the second call follows rays to
    accepted records near and far, and beyond them, within this person's reach.
 3. Points drawn around the crossings, in equal numbers, and scored in a third call.
 
-Differences from papers 1 and Laugel et al., each with its row in the benchmarks:
+Differences from paper 1 and Laugel et al., each with its row in the benchmarks:
 
 * all crossings are sampled, not the nearest alone: the classes stay balanced and one odd crossing matters less;
 * features that the person cannot change stay at the factual, so all samples vary features that can change;
@@ -130,7 +130,7 @@ class BoundarySample:
 
     @cached_property
     def classes(self) -> Classes:
-        """Moments of the favourable and of the unfavourable samples in the free columns, for fitting machines."""
+        """Moments of favourable and unfavourable samples in the free columns, for fitting minimax machines."""
         return class_moments(self.X_free, self.favourable)
 
 

@@ -204,7 +204,7 @@ def _minimise_three(a: Float[np.ndarray, "d"], plus: Deviation, minus: Deviation
 def fit_sample(
     sample: BoundarySample, divergence: Divergence, *, radius_favourable: float, radius_unfavourable: float
 ) -> MinimaxMachine:
-    """The machine of a boundary sample, fitted once; columns that the person cannot change get weight 0."""
+    """The minimax machine of a boundary sample, fitted once; columns that the person cannot change get weight 0."""
     key = (divergence, radius_favourable, radius_unfavourable)
     known = sample.machines.get(key)
     if isinstance(known, MinimaxMachine):

@@ -120,7 +120,7 @@ def _fits(
 
 
 def nominal(sample: BoundarySample) -> LinearModel:
-    """The linear surrogate of a boundary sample by a minimax machine, not robust; fixed columns have weight 0."""
+    """The minimax machine of a boundary sample, not robust, as a linear model; fixed columns have weight 0."""
     return fit_sample(sample, "none", radius_favourable=0.0, radius_unfavourable=0.0).model
 
 
@@ -151,10 +151,10 @@ def ensemble(sample: BoundarySample, space: FeatureSpace, siblings: Sequence[Bla
 
 
 def about(model: LinearModel, moments: WeightMoments, sample: BoundarySample) -> WeightMoments:
-    """The moments of a surrogate, centred at the weights of the linear black box itself, scaled to length 1.
+    """The moments of a surrogate, recentred at the linear black box's own weights, scaled to length 1.
 
-    The surrogate has weights for the free columns only, and the contribution of the others in its intercept. Its spread
-    is rescaled from the length of the free weights to the length of all weights.
+    The surrogate has weights only in the free columns, and its intercept contains the contribution of the other
+    columns. So its spread is rescaled from the length of these numbers to the length of all weights.
     """
     theta = model.theta
     fixed = np.setdiff1d(np.arange(len(model.w)), sample.free)

@@ -152,7 +152,7 @@ class Draft:
         )
 
     def fallback_rows(self) -> Float[np.ndarray, "n p"]:
-        """Legal raw rows near to the method's own constraint, then others; the method's rank orders their changes."""
+        """Legal raw rows near to the method's own constraint, then rows that no method proposed."""
         rank = self.actions.cost if self.candidates is None else self.candidates.rank
         measured = isinstance(self.candidates, Candidates) and self.candidates.shortfall is not None
         # Samples lie near the boundary: a promise that is measured at each record is not kept there.

@@ -160,7 +160,7 @@ class _Committee:
         ]
 
     def one(self, proposals: Float[np.ndarray, "n p"]) -> None:
-        """Find the best record; where a promise is missed, ask for more score of today's model until it is kept."""
+        """Find the best record; where a promise is missed, raise the score asked of today's model until it is kept."""
         margin = enough = missed = LAST_BITS
         kept: Reached | None = None
         for _ in range(PROMISE_ROUNDS):
@@ -181,7 +181,7 @@ class _Committee:
             self.draft.found = [self.draft.counterfactual(kept.row_raw, kept.own_score)]
 
     def plan(self, candidates: PlanCandidates, proposals: Float[np.ndarray, "n p"]) -> None:
-        """Move each member as little as will do, and choose the best plan among the records that the models accept."""
+        """Move each member as little as needed, and choose the best plan among the records that the models accept."""
         draft = self.draft
         moved = [self._run(proposals[:0], row_raw)[1] for row_raw in proposals]
         found = [one for one in moved if one is not None]
