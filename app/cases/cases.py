@@ -52,9 +52,9 @@ MOST_LATER = 10
 
 
 class Cases:
-    """Letters, reviews and case files of recourse, for callers who may see it.
+    """Letters, reviews and case files of recourse, for callers who may see the recourse.
 
-    Every method raises `UnknownRecourse`, `Erased` and `LedgerUnavailable`.
+    Every method raises `UnknownRecourse`, `Erased` and `LedgerUnavailable` where the recourse cannot be read.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Cases:
         self, recourse_id: str, *, channel: Channel, sent_at: datetime | None = None, addressee: tuple[str, ...] = (),
         language: str | None = None, text: str | None = None,
     ) -> bytes:  # fmt: skip
-        """Record a letter as sent. Returns the recorded letter, as JSON.
+        """Record a letter as sent, and return the recorded letter as the bytes of its JSON.
 
         Parameters
         ----------
@@ -80,7 +80,9 @@ class Cases:
 
         Raises
         ------
-        NoticeIncomplete and others : as `Notices.notice`; nothing is recorded then
+        NoticeIncomplete : settings or words that the letter states are missing; nothing is recorded
+        UnknownModel, ModelUnusable and others of `Notices.notice` : the model cannot be asked for reasons; nothing is
+            recorded
         InvalidRequest : `sent_at` is before the answer or in the future, there is no letter in the language, or both a
             text and a language are given
         """
@@ -116,7 +118,7 @@ class Cases:
         return await self._recorded(Kind.SENT, letter, status=letter.channel.value)
 
     async def letter(self, recourse_id: str, letter_id: str) -> Json:
-        """The recorded letter with this id. Raises `UnknownRecourse` also where there is none."""
+        """The recorded letter with this id. Raises `UnknownRecourse`, too, where no letter has it."""
         for link in await self._links(recourse_id):
             if link.record.entry.kind is Kind.SENT and link.record.entry.id == letter_id:
                 found: Json = json.loads(personal_data(link.record).answer)
@@ -127,10 +129,10 @@ class Cases:
         self, recourse_id: str, *, by: str, reason: str, corrections: Mapping[str, Any], model: str | None = None,
         decision: Outcome | None = None,
     ) -> bytes:  # fmt: skip
-        """Ask the model about corrected data, if any, and record the review of a case. Returns the review as JSON.
+        """Record the review of a case, after asking the model about corrected data if there are any.
 
-        Raises `InvalidRequest` without corrections and decision, and as `Questions.ask` where data are corrected;
-        nothing is recorded then.
+        Returns the bytes of the review's JSON. Raises `InvalidRequest` without corrections and decision; where data are
+        corrected, also the errors of `Questions.ask`. Nothing is then recorded.
 
         Parameters
         ----------
@@ -158,7 +160,7 @@ class Cases:
         return await self._recorded(Kind.REVIEWED, review, status=decision and decision.value, **facts)
 
     async def file(self, recourse_id: str) -> CaseFile:
-        """The case file of a recourse. Models are asked for reasons, and whether later versions keep its ways."""
+        """The case file of a recourse. Models are asked for missing reasons, and whether later versions keep ways."""
         links = await self._links(recourse_id)
         given = links[0].record
         answer: Json = json.loads(await self._given.answer(recourse_id))

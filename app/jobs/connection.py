@@ -36,7 +36,7 @@ OVERWRITE_TRIES = 10
 
 
 class Connection:
-    """The connection of one service to the database of its jobs; used from one event loop.
+    """The connection of one process to the database of its jobs; used from one event loop.
 
     Parameters
     ----------
@@ -73,20 +73,23 @@ class Connection:
 
     @property
     def queue(self) -> "Queue":
-        """The queue of the parts of jobs that wait for computation. Raises `NotReady` until the database is open."""
+        """The queue of parts (single jobs, or some rows of a batch). Raises `NotReady` until the database is open."""
         if self._records is None or self._queue is None:
             raise NotReady(self.fault)
         return self._queue
 
     @property
     def records(self) -> Records:
-        """The stored jobs. Raises `NotReady` until the database is open."""
+        """The stored jobs, as methods that block. Raises `NotReady` until the database is open."""
         if self._records is None:
             raise NotReady(self.fault)
         return self._records
 
     async def ask(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
-        """Call a function that queries the database, in a thread. Raises `NotReady` if that cannot be reached."""
+        """Call a function that queries the database in a thread, and return its result.
+
+        Raises `NotReady` if the database cannot be reached.
+        """
         try:
             return await asyncio.to_thread(function, *args, **kwargs)
         except sa.exc.IntegrityError:
@@ -98,13 +101,13 @@ class Connection:
             raise NotReady(sentence) from None
 
     async def children(self) -> int:
-        """Estimated number of child processes that compute jobs, on all servers: each is taken to be like this one."""
+        """Estimated number of child processes that compute jobs, on all servers, if all are like this one."""
         from app.jobs.presence import count
 
         return self._settings.lanes_bounds * max(await self.ask(count, self.engine), 1)
 
     async def check(self) -> None:
-        """Raise `NotReady` if the database does not answer now, or its disk has no space for jobs."""
+        """Raise `NotReady` if the database does not answer now, or its disk lacks space for jobs."""
         try:
             async with asyncio.timeout(PING_S):
                 await self.ask(_ping, self.engine)
@@ -114,18 +117,18 @@ class Connection:
             raise NotReady(lack)
 
     async def overwrite(self) -> None:
-        """Overwrite deleted data that SQLite's write-ahead log still holds."""
+        """Overwrite deleted data that is still in SQLite's write-ahead log; logs a warning if that does not succeed."""
         for _ in range(OVERWRITE_TRIES):
             if await self.ask(overwrite_log, self.engine):
                 return
         log.warning("erased-not-overwritten-yet")
 
     async def open(self) -> bool:
-        """Try to open the database until that succeeds; False if the service stops first."""
+        """Try to open the database until that succeeds; returns false if the service stops first."""
         return await persist(self._try_to_open, self.closing)
 
     async def watch(self) -> None:
-        """Until the service stops, note that this process runs, and queue again what a lost process left."""
+        """Note at intervals that this process runs, and queue lost processes' work again, until the service stops."""
         from app.jobs.presence import BEAT_S
 
         missed: set[str] = set()
@@ -145,7 +148,7 @@ class Connection:
                 log.error("jobs-not-watched", trace=trace(error))
 
     def shut(self) -> None:
-        """Close everything; unfinished jobs stay in the database. Blocks."""
+        """Stop computing and close the database; unfinished jobs stay in it. Blocks."""
         if self.worker is not None:
             self.worker.stop()
         if self._presence is not None:

@@ -72,21 +72,21 @@ Keep = Callable[[str, Json, list[str]], Awaitable[None]]
 
 
 async def as_computed(_job_id: str, _kind: str, _payload: Json, result: Json) -> Json:
-    """A `Finish` that returns the result as it was computed."""
+    """The default `Finish`, which returns the result unchanged."""
     return result
 
 
 async def only_failed(_kind: str, _payload: Json, _error: RecourseError) -> None:
-    """A `Fail` that does nothing."""
+    """The default `Fail`, which does nothing."""
 
 
 async def kept_nowhere(_job_id: str, _payload: Json, _lines: Sequence[str]) -> None:
-    """A `Keep` that does nothing: lines of a batch are stored with the batch only."""
+    """The default `Keep`, which does nothing: lines of a batch are stored only with the batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """Computes parts (a single job, or some rows of a batch) in the child processes of one pool, `lane`."""
+    """Computes parts (single jobs, or some rows of a batch) in the child processes of one pool, `lane`."""
 
     lane: Pool
     """Started with the first part."""
@@ -106,7 +106,10 @@ class Executor:
     queue is short and has a time limit; another server with more children may have set how many each worker takes."""
 
     async def compute(self, job_id: str, number: int, key: str | None, *, single: bool) -> None:
-        """Compute, store and record a part, apart from steps already done, and end the job after its last part."""
+        """Compute, store and record a part, without steps that are done already; after its last part, end the job.
+
+        Part `number` is that of a single job, or one of a batch. `key` is the id of the API key that submitted the job.
+        """
         self.lane.start()
         # The lane serves keys in turn.
         caller.set(key or "")
@@ -266,7 +269,7 @@ class Executor:
 
 
 async def lines_of(lane: Pool, kind: JobKind, store: Store, payload: Json) -> list[str]:
-    """One result line for each row of a payload, even where the child process crashes or runs out of time.
+    """One result line for each row of a payload; a child process may crash or run out of time meanwhile.
 
     If the rows fail together, each is computed alone, and the line of a row that fails holds its error. Raises errors
     that concern all rows, such as `ModelUnusable`.
@@ -304,7 +307,10 @@ async def _computed(lane: Pool, kind: JobKind, store: Store, payload: Json) -> l
 
 
 async def child_lines(lane: Pool, kind: JobKind, store: Store, payload: Json, timeout_s: float) -> list[str]:
-    """The lines that a kind of job computes from a payload, in a child within `timeout_s`. Raises as `Pool.run`."""
+    """The lines that a child process computes from a payload with the function `kind`, within `timeout_s`.
+
+    Raises `Overloaded`, `LaneCrashed` or `LaneTimeout`, and errors of the function.
+    """
     lines: Any = await lane.run(
         kind,
         store,
@@ -318,7 +324,7 @@ async def child_lines(lane: Pool, kind: JobKind, store: Store, payload: Json, ti
 
 
 def need_of(store: Store, payload: Json) -> Need | None:
-    """The model that a child must load before it computes a job; None for a job without a model."""
+    """The condition of a job that its child has loaded the model; None for a job without a model."""
     if "model" not in payload:
         return None
     return Need(payload["model"]["name"], ready, (store, {"model": payload["model"]}))

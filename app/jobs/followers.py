@@ -21,7 +21,7 @@ News = Job | RecourseError | None
 
 
 class Stream:
-    """Stands for one open event stream of one caller."""
+    """Identifies one open event stream."""
 
 
 class Followers:
@@ -45,7 +45,7 @@ class Followers:
         self._streams: WeakKeyDictionary[Stream, str] = WeakKeyDictionary()
 
     def stream(self, caller: str) -> "Stream":
-        """Count a further event stream of a caller, until `end`. Raises `TooManyRequests`."""
+        """An event stream that counts for its caller until `end`. Raises `TooManyRequests`."""
         if sum(name == caller for name in self._streams.values()) >= MOST_STREAMS:
             raise TooManyRequests(
                 f"This caller has {MOST_STREAMS} event streams open, the most that are possible. Close one, or look at "
@@ -55,13 +55,13 @@ class Followers:
         return stream
 
     def end(self, stream: "Stream") -> None:
-        """Note that an event stream has ended."""
+        """Stop counting an event stream, which has ended."""
         self._streams.pop(stream, None)
 
     async def follow(self, job: Job) -> AsyncGenerator[Job, None]:
         """Yields the job now and after each change, until it has ended or the service stops.
 
-        Raises `UnknownJob` once the job is deleted, and what `load` raises.
+        Raises `UnknownJob` once the job is deleted; `NotReady` where jobs cannot be read.
         """
         yield job
         if job.status.finished:

@@ -26,7 +26,7 @@ class JobStatus(StrEnum):
 
     @property
     def finished(self) -> bool:
-        """Whether the status is final."""
+        """Whether the status cannot change any more."""
         return self not in UNFINISHED
 
 
@@ -35,7 +35,7 @@ UNFINISHED = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One durable piece of work: it outlives the request that submitted it, and the process that computes it."""
+    """One durable piece of work, which outlives the request that submitted it and the process that computes it."""
 
     id: str
     kind: str
@@ -78,7 +78,7 @@ class Job:
 
     @property
     def outcome(self) -> str:
-        """`succeeded`, or the code of the error with which the job ended."""
+        """`succeeded`, or the code of the error with which the job ended, such as that of a cancelled job."""
         if self.status is JobStatus.CANCELLED:
             return JobCancelled.code
         return self.status.value if self.error is None else self.error.code

@@ -74,7 +74,7 @@ class Jobs:
         self._background: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Open the database in the background, and resume unfinished jobs."""
+        """Open the database in the background, and continue unfinished jobs."""
         self._opening = asyncio.get_running_loop().create_task(self._open())
 
     async def opened(self) -> None:
@@ -100,7 +100,7 @@ class Jobs:
     async def submit(
         self, kind: str, payload: Json, *, timeout_s: float, about: str | None = None, detail: str = "full"
     ) -> Job:
-        """Enqueue a job. After `timeout_s` of computation its child is killed and the job fails.
+        """Queue a job, and return it. After `timeout_s` of computation its child is killed and the job fails.
 
         `about` is the id of the recourse that the job computes or belongs to, by which `holding` finds the job, or the
         name of the version whose future models it makes. Raises `NotReady` while the database cannot be reached.
@@ -110,17 +110,17 @@ class Jobs:
     async def submit_batch(
         self, kind: str, payload: Json, rows: Iterable[Json], *, detail: str = "full", closed: bool = False
     ) -> Job:
-        """Enqueue a batch. Each row may be computed for the payload's ``deadline_s``.
+        """Queue a batch, and return its job. Each row may be computed for the payload's ``deadline_s``.
 
         `rows` is consumed in a thread. The kind's function is given the payload with some of the ``rows`` and the
         position of the ``first``, and returns one line for each. If `closed`, it is called once more after the last
-        row, with a file of all ``lines`` in place of the rows, and returns the result of the job as one line.
-        Raises `NotReady`, and whatever `rows` raises.
+        row, with a file of all ``lines`` in place of the rows, and returns the result of the job as one line. Raises
+        `NotReady`, and whatever `rows` raises.
         """
         return await self._submit(kind, payload, rows, timeout_s=None, about=None, detail=detail, closed=closed)
 
     async def get(self, job_id: str) -> Job:
-        """One job. Raises `UnknownJob`, also where the API key of the current request may not see it."""
+        """The job with this id. Raises `UnknownJob`, also where the API key of the current request may not see it."""
         if not JOB_ID.fullmatch(job_id):
             raise UnknownJob
         for job in await self._load([job_id]):
@@ -129,15 +129,18 @@ class Jobs:
         raise UnknownJob(f"There is no job {job_id}.")
 
     async def newest(self, limit: int, **which: Any) -> list[Job]:
-        """Jobs that the API key of the current request may see, newest first; `which` as for `Records.newest`."""
+        """At most `limit` jobs that the key of the current request may see, newest first.
+
+        `which` has further conditions: arguments of `Records.newest`.
+        """
         return await self._connection.ask(self._connection.records.newest, limit, **which, **seen_by(asking.get()))
 
     async def begun_with(self, job_ids: Collection[str]) -> dict[str, str]:
-        """The first `HEAD` characters of the result of each of these jobs that has one; single jobs only."""
+        """By job id, the first `HEAD` characters of the result, for those jobs that have one; no batches."""
         return await self._connection.ask(self._connection.records.heads, job_ids)
 
     async def about(self, name: str) -> list[Job]:
-        """Every caller's jobs that were submitted with `name` as `about`. Raises `NotReady`."""
+        """The jobs of all callers that were submitted with `name` as `about`. Raises `NotReady`."""
         return await self._connection.ask(self._connection.records.about, name)
 
     async def result(self, job_id: str) -> Any:
@@ -153,18 +156,18 @@ class Jobs:
         return json.loads(await self._connection.ask(self._connection.records.lines, job_id, job.parts - 1))
 
     async def lines(self, job: Job, *, closed: bool = False) -> AsyncIterator[str]:
-        """Result lines of a batch in the order of its rows, several in each text, each with its line end.
+        """Result lines of a batch in the order of its rows; each item is several lines, each with its line end.
 
         `closed` omits the last line of a job that was submitted `closed`: its result as a whole.
 
-        Raises as `result`, before the first text.
+        Before the first item, raises `JobUnfinished`, `JobCancelled`, or the error of a failed job.
         """
         _require_result(job)
         for number in range(job.parts - closed):
             yield await self._connection.ask(self._connection.records.lines, job.id, number)
 
     async def cancel(self, job_id: str) -> Job:
-        """Cancel a job and kill the child that computes it. Idempotent. Raises `JobFinished`."""
+        """Cancel a job, kill the child that computes it, and return the job. Idempotent. Raises `JobFinished`."""
         job = await self.get(job_id)
         if not job.status.finished:
             cancelled = await self._connection.ask(self._connection.records.cancel, job_id)
@@ -190,7 +193,7 @@ class Jobs:
         return await self._connection.ask(self._connection.records.holding, recourse_id)
 
     async def erase(self, job_id: str, recourse_id: str) -> bool:
-        """Erase one recourse from a job: its line of a batch, or else the whole job. True if that is deleted."""
+        """Erase one recourse from a job: its line of a batch, or else the job; returns whether the job is deleted."""
         if await self._connection.ask(self._connection.records.erase, job_id, recourse_id):
             await self._connection.overwrite()
             return False
@@ -198,7 +201,7 @@ class Jobs:
         return True
 
     async def wait(self, job_id: str, timeout_s: float) -> Job:
-        """Wait until the job has ended, at most `timeout_s`. Returns the job as it is then."""
+        """The job once it has ended, or as it is after `timeout_s`."""
         job = await self.get(job_id)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s), aclosing(self.followers.follow(job)) as states:
@@ -207,14 +210,14 @@ class Jobs:
         return job
 
     async def unfinished(self) -> dict[tuple[str, str], int]:
-        """Number of unfinished jobs by kind and status. Raises `NotReady`."""
+        """Number of jobs that have not ended, by kind and status. Raises `NotReady`."""
         found: Counter[tuple[str, str]] = Counter()
         for (kind, status), count in (await self._connection.ask(self._connection.records.count_unfinished)).items():
             found[self._label(kind), status] += count
         return found
 
     async def check(self) -> None:
-        """Raise `NotReady` if jobs cannot be submitted now, or this process should compute jobs and does not."""
+        """Raise `NotReady` if jobs cannot be submitted now, or if this process should compute jobs and cannot."""
         if self._opening is None or not self._opening.done():
             raise NotReady(self._connection.fault)
         await self._connection.check()

@@ -23,14 +23,14 @@ from app.registry.ref import ModelRef, Store
 
 
 def answer_job(name: str, store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
-    """Compute the answer to a `job_payload`, with no time limit of their own for the joint bounds of a plan."""
+    """The answer to the question in a `job_payload`; joint bounds of a plan may take the time of the whole job."""
     question = USE_CASES[name].question.from_json(payload["question"])
     frame = Frame.from_json(payload["frame"])
     return use_cases.answer(_model_asked(store, payload), name, question, frame, deadline_s, deadline_s=deadline_s)
 
 
 def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One result line for each row in a payload of `Questions.submit_batch`; see `app.jobs.lines`.
+    """One result line for each row in the payload of a batch, as `app.jobs.lines` writes it.
 
     `deadline_s` is the time for all rows together.
     """
@@ -68,7 +68,7 @@ def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
 
 
 def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:
-    """Check the promises of a model against another version of it; see `app.ledger.audits`."""
+    """The result of an audit: how many promises of a model another version keeps."""
     # Most children never audit, so they need no database.
     from app.ledger.audits import audit
 
@@ -77,7 +77,7 @@ def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
 
 
 def comparison_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One line for each row of a `Comparisons.start`; given a file with the ``lines`` of all rows, the result."""
+    """One line for each row of a comparison of two versions; or its result, from a file with all these ``lines``."""
     # Most children never compare.
     from app.portfolio import comparison, comparison_lines
 
@@ -90,7 +90,7 @@ def comparison_job(store: Store, payload: Json, *, deadline_s: float, progress: 
 
 
 def report_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One line for each row of a `Reports.start`; given a file with the ``lines`` of all rows, the result."""
+    """One line for each row of a portfolio report; or its result, from a file with all these ``lines``."""
     # Most children never report.
     from app.portfolio import report_figures, report_lines
 
@@ -109,7 +109,7 @@ def _as_lines(payload: Json, lines: Sequence[Any]) -> list[str]:
 
 
 def futures_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
-    """Make the future models of a version; a repeated job resumes after the last model that was made."""
+    """Make the future models of a version, and return their status; a repeated job resumes after the last one made."""
     # Most children never train, so they need none of it.
     from app.futures.rehearsal import rehearse
     from app.futures.spec import Choices
@@ -122,7 +122,10 @@ def futures_job(store: Store, payload: Json, *, deadline_s: float, progress: Pro
 
 
 def ready(store: Store, payload: Json) -> list[str]:
-    """Run `tasks.ready` for the model in a payload. Raises `ModelUnusable` if its name now has another model."""
+    """Load the model in a payload, and return the names of models that the process dropped to make room.
+
+    Raises `ModelUnusable` if the name of the model now belongs to another registration.
+    """
     return tasks.ready(_model_asked(store, payload, include_inactive=True))
 
 
@@ -156,7 +159,7 @@ FUTURES = "futures"
 
 
 class JobKind(Protocol):
-    """A function that a child runs for one kind of job: from JSON to JSON, within a time, reporting progress."""
+    """A function that a child runs for one kind of job: from JSON to JSON, within a time, with reports of progress."""
 
     def __call__(self, store: Store, payload: Json, /, *, deadline_s: float, progress: Progress) -> Any:
         """The result of the job."""

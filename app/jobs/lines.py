@@ -22,12 +22,12 @@ REFUSED = '{"refused":'
 
 
 def line_of(found: Json) -> str:
-    """The line of a batch for an answer: the bytes that a direct request would get."""
+    """The line of a batch with an answer, as a direct request would get it."""
     return encoded(found).decode()
 
 
 def refused(row: Json, error: RecourseError) -> str:
-    """The line of a batch for a row that ends with an error; `refusal` reads it."""
+    """The line of a batch with the error of a row; `refusal` reads it."""
     return line_of({"refused": error.to_dict(), "reference": row.get("reference")})
 
 
@@ -37,7 +37,7 @@ def is_refused(line: str) -> bool:
 
 
 def refusal(line: str) -> tuple[RecourseError, str | None] | None:
-    """The error and the `reference` of the row from a line that `refused` made; None for any other line."""
+    """The error and the row's `reference` in a line that `refused` made; None for any other line."""
     if not is_refused(line):
         return None
     row = json.loads(line)
@@ -45,13 +45,16 @@ def refusal(line: str) -> tuple[RecourseError, str | None] | None:
 
 
 def answered(answer: RecourseAnswer, *, scores: bool = True) -> str:
-    """The line of a batch for an answer; unless `scores`, without the scores of its record."""
+    """The line of a batch with an answer; unless `scores`, without scores of the applicant's record."""
     found = plain(answer)
     return line_of(found if scores else without_scores(found, brought=False))
 
 
 def frame(payload: Json, offset: int) -> Frame:
-    """The frame of the answer to row `offset` of the payload's rows, with its own id, seed and times."""
+    """The frame of the answer to one row, with its own id, seed and times.
+
+    `offset` is the row's position in the payload.
+    """
     common, created = payload["frame"], datetime.now(UTC)
     expires_at = timestamp(created + timedelta(days=common["valid_days"]))
     return Frame(
@@ -75,5 +78,8 @@ def stopped(payload: Json, offset: int, elapsed_ms: float) -> str:
 
 
 def seed(payload: Json, offset: int) -> int:
-    """The seed of row `offset` of the payload's rows: the batch's seed plus the row's position, modulo `SEEDS`."""
+    """The seed of one row: the batch's seed plus the row's position in the batch, modulo `SEEDS`.
+
+    `offset` is its position in this payload, which begins with row `first` of the batch.
+    """
     return (int(payload["question"]["seed"]) + int(payload["first"]) + offset) % SEEDS

@@ -31,7 +31,7 @@ FORGOTTEN_S = 3600.0
 
 
 class Presence:
-    """The right of a process to compute jobs under a name, its executor id, that no other process has.
+    """The registration of a process as the only one that computes jobs under a name, its executor id.
 
     Raises
     ------
@@ -49,7 +49,7 @@ class Presence:
             self.executor_id, self._named = LOCAL, True
 
     def begin(self) -> None:
-        """Take the name, before any computation. Raises `NotReady` if another process has it."""
+        """Register under the executor id, before any computation. Raises `NotReady` if another process has it."""
         mine = workers.c.id == self.executor_id
         row = {"id": self.executor_id, "process": self._process, "named": self._named, "seen_s": now_s(self._engine)}
         with writing(self._engine) as connection:
@@ -59,7 +59,7 @@ class Presence:
             connection.execute(sa.insert(workers).values(row))
 
     def beat(self) -> bool:
-        """Note that this process runs now; False if another process has taken its name."""
+        """Note that this process still runs; returns false if another process has taken its executor id."""
         mine = (workers.c.id == self.executor_id) & (workers.c.process == self._process)
         forgotten = (workers.c.seen_s < now_s(self._engine) - FORGOTTEN_S) & workers.c.named.is_(sa.false())
         with changing(self._engine) as connection:
@@ -68,12 +68,12 @@ class Presence:
         return bool(said)
 
     def spared(self) -> set[str]:
-        """Executor ids whose work no other process may take: of running processes, and those set by operators."""
+        """Executor ids whose work no other process may take: of running processes, and all that operators chose."""
         with self._engine.connect() as connection:
             return set(connection.scalars(sa.select(workers.c.id).where(_alive(self._engine) | workers.c.named)))
 
     def end(self) -> None:
-        """Give the name up, so that others need not wait; one that an operator set stays for the next process."""
+        """End the registration, so that others need not wait; an id that an operator chose stays known."""
         mine = (workers.c.id == self.executor_id) & (workers.c.process == self._process)
         try:
             with changing(self._engine) as connection:

@@ -34,7 +34,7 @@ PARTS_POLL_S = 0.25
 
 
 class Queue:
-    """The queue of parts (single jobs, or some rows of a batch) in one database. Errors are `DBAPIError`."""
+    """The queue of parts (single jobs, or some rows of a batch) in one database. Methods raise `DBAPIError`."""
 
     def __init__(self, url: str) -> None:
         self.client = DBOSClient(
@@ -45,7 +45,10 @@ class Queue:
         )
 
     def register(self, children: int) -> None:
-        """Set how many parts a process takes at once. DBOS keeps this: the process that starts last decides."""
+        """Set how many parts each process takes at once, for `children` child processes.
+
+        The setting is in the database: the process that starts last decides.
+        """
         # Twice the children, so that a child which has finished a part finds the next one in this process.
         for name, most, poll_s in ((SINGLE, children, SINGLE_POLL_S), (PARTS, 2 * children, PARTS_POLL_S)):
             self.client.register_queue(
@@ -57,7 +60,7 @@ class Queue:
             )
 
     def put(self, connection: sa.Connection, job: str, number: int, key: str | None, single: bool) -> None:
-        """Queue a part, in a transaction of the queue's own database."""
+        """Queue part `number` of a job, inside a transaction of the same database."""
         self.client.enqueue_in_transaction(
             connection,
             {
@@ -75,11 +78,11 @@ class Queue:
         )
 
     def begun(self) -> list[WorkflowStatus]:
-        """The parts that any process has begun and not ended, as far as the queue knows."""
+        """The parts that some process has begun and, as far as the queue knows, not ended."""
         return self.client.list_workflows(status="PENDING", name=WORKFLOW, load_input=False, load_output=False)
 
     def again(self, found: Iterable[WorkflowStatus]) -> None:
-        """Queue parts again that a process had begun; parts that have ended stay as they are."""
+        """Queue parts again that a lost process had begun; parts that have ended since stay as they are."""
         by_queue: dict[str | None, list[str]] = {}
         for one in found:
             by_queue.setdefault(one.queue_name, []).append(one.workflow_id)
@@ -87,11 +90,11 @@ class Queue:
             self.client.resume_workflows(ids, queue_name=name)
 
     def cancel(self, job: str, numbers: Iterable[int]) -> None:
-        """Take parts out of the queue; a process that computes one stops within about a second."""
+        """Take parts of a job out of the queue; a process that is computing one stops within about a second."""
         self.client.cancel_workflows([name_of(job, number) for number in numbers])
 
     def delete(self, job: str, count: int) -> None:
-        """Delete the `count` parts of a job from the queue."""
+        """Delete all `count` parts of a job from the queue."""
         self.client.delete_workflows([name_of(job, number) for number in range(count)])
 
     def close(self) -> None:
@@ -100,5 +103,5 @@ class Queue:
 
 
 def name_of(job: str, number: int) -> str:
-    """The id of a part in the queue. The release before used ids with a point for other things."""
+    """The id of a part in the queue. It has no point, since ids with a point meant other things a release ago."""
     return f"{job}:{number}"

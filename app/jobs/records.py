@@ -75,7 +75,7 @@ class Records:
         self._enqueue = enqueue
 
     def submit(self, job: Json, rows: Iterable[Json] | None = None, *, children: int = 1, closed: bool = False) -> None:
-        """Store a job and queue its parts; a job that an earlier attempt stored under the same id stays unchanged.
+        """Store a job and queue its parts; does nothing where an earlier attempt has stored a job with this id.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class Records:
     # --- a part that is computed ---
 
     def take(self, job: str, number: int) -> Part | None:
-        """Begin a part and return it; None if it no longer needs computation."""
+        """Count an attempt at a part, and return the part; None if it no longer needs computation."""
         needed = sa.select(parts, jobs.c.kind, jobs.c.payload, jobs.c.timeout_s).join(jobs, jobs.c.id == parts.c.job)
         with changing(self._engine) as connection:
             row = connection.execute(needed.where(_is(job, number), parts.c.rows.is_not(None), _open)).one_or_none()
@@ -139,12 +139,12 @@ class Records:
         )
 
     def put_back(self, job: str, number: int) -> None:
-        """Uncount the last attempt at a part, which was stopped from outside."""
+        """Do not count the last attempt at a part, because it was stopped from outside."""
         with changing(self._engine) as connection:
             connection.execute(sa.update(parts).where(_is(job, number)).values(attempts=parts.c.attempts - 1))
 
     def store(self, job: str, number: int, lines: list[str]) -> list[str] | None:
-        """Store the results of a part unless it has some, and return the stored ones.
+        """Store the lines of a part unless it has some, and return the stored ones.
 
         Returns None, and stores nothing, if the job has ended or was deleted meanwhile.
         """
@@ -159,7 +159,10 @@ class Records:
         return None if found is None else split(found)
 
     def finish(self, job: str, number: int, refused_rows: int = 0) -> Job | None:
-        """Delete the rows of a part that is stored and recorded. Returns the job if this ends it, else None."""
+        """Count a part as finished, whose lines are stored and recorded, and delete its rows.
+
+        Returns the job if this was its last part, else None. `refused_rows` is the number of its lines that are errors.
+        """
         with changing(self._engine) as connection:
             due = sa.update(parts).where(_is(job, number), parts.c.rows.is_not(None), parts.c.lines.is_not(None))
             size = connection.scalar(due.values(rows=None).returning(parts.c.size))
@@ -184,12 +187,12 @@ class Records:
             return _end(connection, job, JobStatus.FAILED if error else JobStatus.SUCCEEDED, error)
 
     def fail(self, job: str, error: RecourseError) -> Job | None:
-        """End a job with an error and return it; None if it had ended or was deleted."""
+        """End a job with an error and return it; None if the job had ended or was deleted."""
         with changing(self._engine) as connection:
             return _end(connection, job, JobStatus.FAILED, error)
 
     def cancel(self, job: str) -> Job | None:
-        """Cancel a job and return it; None if it had ended or was deleted."""
+        """Cancel a job and return it; None if the job had ended or was deleted."""
         with changing(self._engine) as connection:
             return _end(connection, job, JobStatus.CANCELLED)
 
@@ -224,9 +227,10 @@ class Records:
         key: str | None = None,
         models: Collection[str] | None = None,
     ) -> list[Job]:
-        """Jobs, newest first: with an id before `before`, submitted at `since` or later and before `until`.
+        """At most `limit` jobs, newest first, that meet every condition which is not None.
 
-        `key` selects jobs that this API key submitted, `models` those about one of these models.
+        Their ids are below `before`, and they were submitted at `since` or later and before `until`. `key` is the API
+        key that submitted them, and `models` holds the models that they are about.
         """
         equal = {
             jobs.c.kind: kind, jobs.c.status: status, jobs.c.model: model, jobs.c.version: version, jobs.c.key: key
@@ -242,7 +246,7 @@ class Records:
         return self._jobs(*where, limit=limit)
 
     def heads(self, job_ids: Collection[str]) -> dict[str, str]:
-        """The first `HEAD` characters of the result of each of these jobs that has one; single jobs only."""
+        """By job id, the first `HEAD` characters of the result, for those jobs that have one; no batches."""
         head = sa.func.substr(parts.c.lines, 1, HEAD)
         query = sa.select(parts.c.job, head).where(parts.c.job.in_(job_ids), parts.c.number == 0)
         with self._engine.connect() as connection:
@@ -253,11 +257,11 @@ class Records:
         return self._jobs(jobs.c.about == about)
 
     def ended_before(self, moment: datetime, limit: int) -> list[Job]:
-        """At most `limit` ended jobs that were submitted before a moment."""
+        """At most `limit` jobs that have ended and were submitted before `moment`."""
         return self._jobs(jobs.c.created_at < 1000.0 * moment.timestamp(), ~_open, limit=limit)
 
     def lines(self, job: str, number: int) -> str:
-        """The results of a computed part, each line with its end. Raises `UnknownJob` if it was deleted."""
+        """The text of a computed part's lines, each with its line end. Raises `UnknownJob` if the job was deleted."""
         with self._engine.connect() as connection:
             found: str | None = connection.scalar(sa.select(parts.c.lines).where(_is(job, number)))
         if found is None:
@@ -265,7 +269,7 @@ class Records:
         return found
 
     def count_unfinished(self) -> Counter[tuple[str, str]]:
-        """Number of unfinished jobs by kind and status."""
+        """Number of jobs that have not ended, by kind and status."""
         query = sa.select(jobs.c.kind, jobs.c.status, sa.func.count()).where(_open)
         with self._engine.connect() as connection:
             rows = connection.execute(query.group_by(jobs.c.kind, jobs.c.status))
@@ -283,9 +287,9 @@ class Records:
         return [job.id for job in self._jobs(held)]
 
     def erase(self, job: str, recourse_id: str) -> bool:
-        """In a batch, replace the line of a recourse, and its row if still stored, by an `Erased` refusal.
+        """Replace the line of a recourse in a batch, and its row if still stored, by the error `Erased`.
 
-        False if the job is not a batch.
+        Returns whether the job is a batch.
         """
         mark = _mark(recourse_id)
         query = sa.select(parts.c.number, parts.c.rows, parts.c.lines)
@@ -383,6 +387,6 @@ def _text_of(lines: Iterable[str]) -> str:
 
 
 def split(text: str) -> list[str]:
-    """Split the text of several lines into lines without their ends."""
+    """The lines of a text, without their line ends."""
     # Not `splitlines`, which splits at more characters than JSON escapes.
     return text.removesuffix("\n").split("\n")

@@ -44,7 +44,7 @@ class Retention:
         return next((job.created_at for job in await connection.ask(connection.records.newest, 1)), None)
 
     async def forget(self, before: datetime) -> int:
-        """Delete ended jobs that were submitted before a moment; returns their number."""
+        """Delete the ended jobs that were submitted before a moment, and return their number."""
         connection, deleted = self._connection, 0
         while found := await connection.ask(connection.records.ended_before, before, FORGET_AT_ONCE):
             await self.delete(found)

@@ -32,7 +32,7 @@ class Worker:
         self._running: dict[str, Future[None]] = {}
 
     def start(self, url: str, executor_id: str) -> None:
-        """Queue again what this executor id had begun, then start taking work. Blocks; not for an event loop."""
+        """Queue again what a process with this executor id had begun, then start to take work. Blocks."""
         if not _only_one.acquire(blocking=False):
             raise RuntimeError("a process computes jobs for one service only")
         try:
@@ -58,18 +58,18 @@ class Worker:
             raise
 
     def stop(self) -> None:
-        """Stop computing. Unfinished work is begun again by the next process that computes. Blocks."""
+        """Stop computing; the next process that computes begins unfinished work again. Blocks."""
         DBOS.destroy(destroy_registry=True)
         _only_one.release()
 
     def interrupt(self, job_id: str) -> None:
-        """Stop at once all computation that this process does for a job that has ended."""
+        """Stop at once everything that this process computes for a job which has ended."""
         for name, running in list(self._running.items()):
             if name.startswith(f"{job_id}:"):
                 running.cancel()
 
     def running(self) -> set[str]:
-        """Queue ids of the parts (single jobs, or some rows of a batch) that this process is computing."""
+        """Ids in the queue of the parts (single jobs, or some rows of a batch) that this process is computing."""
         return set(self._running)
 
     def _register(self) -> None:
