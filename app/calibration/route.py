@@ -37,10 +37,9 @@ async def calibration(
     model_id: ModelId,
     service: ServiceDep,
 ) -> JSONResponse:
-    """Of the counterfactuals given with a `validity.future.probability` of 0.8 to 0.9, how many the next version keeps.
+    """How many promised counterfactuals the next version accepts, by their `validity.future.probability`.
 
-    That is the version registered next, active or not, with the same columns. Covers the newest 5,000 stored answers,
-    expired ones included; remote models are not asked. `validity.future.measured` of later answers follows from it by
-    itself.
+    The next version is the one registered next with the same columns, active or not. Covers the newest 5,000 answers,
+    expired ones included; remote models are not asked. `validity.future.measured` of later answers follows from this.
     """
     return JSONResponse(await service.calibrations.of(model_id))

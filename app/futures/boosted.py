@@ -102,7 +102,7 @@ class _BoostedRecipe(RecipeOfOneManifest):
         self.stand_in = stand_in
 
     def category_names(self, columns: Iterable[int]) -> dict[int, list[RawValue]]:
-        """For each categorical one of `columns`, the levels that its codes stand for, in order."""
+        """By categorical column among `columns`, the levels that its codes stand for, in order."""
         features = self.model.registered.columns.model.features
         return {
             j: [level for level in features[j].levels if level is not None]

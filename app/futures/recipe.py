@@ -78,7 +78,7 @@ class Encoded:
 
 
 def encoded(model: LoadedModel, records: Records, manifest: Manifest) -> Encoded:
-    """Records in a model's encoding; labels are true for its class 1, favourable or not as `manifest` says."""
+    """Training records in a model's encoding; `y` is True for its class 1, favourable or not, as `manifest` says."""
     y = records.favourable if manifest.favourable else ~records.favourable
     return Encoded(X=model.registered.columns.encode(records.rows_raw), y=y)
 

@@ -102,7 +102,8 @@ class Reports:
     async def result(self, report_id: str) -> Json:
         """The `ReportAnswer` of a report as plain data.
 
-        Raises what `Jobs.result` raises, and `UnknownJob` for other jobs.
+        Raises `UnknownJob`, also for a job of another kind, `JobUnfinished`, `JobCancelled`, or the error of a failed
+        job.
         """
         if (await self._jobs.get(report_id)).kind != REPORT:
             raise UnknownJob(f"There is no report {report_id}.")

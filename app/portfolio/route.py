@@ -52,11 +52,11 @@ async def compare(
     service: ServiceDep,
     prefer: PreferDep,
 ) -> Response:
-    """Decisions, recourse gained and lost, costs, and answers of the baseline that the candidate refuses; a job.
+    """Start a job that compares decisions, recourse, costs and promises of two versions.
 
-    `beyond_retraining`: whether it refuses more of them than a mere retraining of the baseline. `GET
-    /jobs/{id}/results` has the figures, as `application/x-ndjson` a line for each record, without values of features.
-    No promises: the ledger has a digest of the figures. Records count against the key's budget.
+    `beyond_retraining`: whether the candidate refuses more of the baseline's answers than a mere retraining does. `GET
+    /jobs/{id}/results` has the figures or, as `application/x-ndjson`, a line for each record without values of
+    features. Nothing is promised; the ledger has a digest of the figures. Records count against the key's budget.
     """
     rows = _limited("comparison", request.rows(), service)
     versions = request.baseline, request.candidate
@@ -86,9 +86,9 @@ async def report(
     service: ServiceDep,
     prefer: PreferDep,
 ) -> Response:
-    """Of everybody whom the model refuses: who has recourse, at what cost, who has none, and what stands in the way.
+    """Start a job that reports who of the refused has recourse, at what cost, who has none, and what stands in the way.
 
-    Also for whom it is harder, beyond chance and at equal score, where `groups` asks. A job with results as those of a
+    With `groups`, also for whom it is harder, beyond chance and at equal score. Results are read as those of a
     comparison.
     """
     rows = _limited("report", request.rows(), service)

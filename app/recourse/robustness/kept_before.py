@@ -18,7 +18,7 @@ def kept_before(
 
     Parameters
     ----------
-    asked : share of models that was asked for; the backtest of the largest share not above it counts
+    asked : share of models that was asked for; earlier answers count that asked for the largest share not above it
     probability, promised : share of the future models that accept the answer, and the lower end of its interval
     """
     if asked is None:

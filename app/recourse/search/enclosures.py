@@ -140,7 +140,7 @@ class Quotient:
         return self.over if self.under is ONE else self.over * self.under.reciprocal()
 
     def numerator(self) -> Enclosure | None:
-        """An enclosure with the same sign as the quotient; None where no sign of the denominator is known."""
+        """An enclosure with the sign of the quotient; None where the sign of the denominator is open."""
         low, high = self.under.range
         if low > 0.0 or (low == 0.0 and self.unsigned):
             return self.over

@@ -58,7 +58,7 @@ class Responses:
 
     @cached_property
     def rows(self) -> Int[np.ndarray, "p"]:
-        """The index at which the values of each feature begin in a flat array of a node."""
+        """Index of the first value of each feature in a flattened array of a node."""
         return np.arange(self.space.p) * self._width
 
     @cached_property

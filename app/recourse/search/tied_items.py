@@ -15,7 +15,7 @@ from app.recourse.search.knapsack_amounts import SLACK
 
 @dataclass(frozen=True, slots=True)
 class TiedItem:
-    """An item of a knapsack that moves by an amount, in any unit: upwards, which gains, or downwards."""
+    """An item of a knapsack that moves by an amount, in any unit, upwards (which gains) or downwards."""
 
     gain: float
     """Per unit, >= 0; > 0 where no rule ties it."""
@@ -73,7 +73,7 @@ class TiedItem:
             tick += 1
 
     def mirrored(self) -> "TiedItem":
-        """The item with its moves upwards and downwards exchanged; valid for its moves only, not its gain or uses."""
+        """The item with upwards and downwards exchanged; only its moves are then right, not its gain or uses."""
         points = tuple(-point for point in reversed(self.points))
         return replace(self, low=-self.high, high=-self.low, below=self.above, above=self.below, points=points)
 

@@ -73,7 +73,9 @@ def logit_model(problem: RecourseProblem, sample: BoundarySample, meter: Meter, 
 def other_logit_model(
     problem: RecourseProblem, sample: BoundarySample, other: BlackBox, deadline: float, kind: SurrogateKind
 ) -> LinearModel:
-    """Another model with the same columns as a linear model in the same space: itself, or its surrogate at the samples.
+    """Another model with the same columns as a linear model on its logit scale, in the encoded space of `problem`.
+
+    A linear model is read off exactly; any other gets a surrogate of this kind, fitted to the points of `sample`.
 
     Raises
     ------

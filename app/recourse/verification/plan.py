@@ -13,8 +13,8 @@ def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
     """Verify the plan and possible replacements of its members, choose the best of what is accepted, and fill it up.
 
     Where the model accepts the whole plan, nothing replaces a member: the call has two parts, and the second is made
-    only if members are missing. A remote model is paid per call and gets all proposals at once. Fallback records fill a
-    plan up; where one call is left, it asks about these as well.
+    only if members are missing. A remote model is paid per call and gets all proposals at once. Fallback records fill
+    up a plan that lacks members; if only one call is left, it contains them.
 
     Returns the reason to give if none is accepted.
     """
