@@ -21,12 +21,12 @@ from app.settings import Settings
 
 
 def lender_of(settings: Settings) -> Lender:
-    """The sender of letters, from the operator's settings."""
+    """The sender of letters that the operator's settings state."""
     return Lender(**{f.name: getattr(settings, f"lender_{f.name}") for f in fields(Lender)})
 
 
 def word_gaps(model: RegisteredModel, settings: Settings) -> list[str]:
-    """A sentence on each language in which letters about a model could lack words, whatever the answer is."""
+    """A sentence for each language in which some letter about a model would lack words of its manifest."""
     templates = Templates.of(settings)
     spoken = Spoken(features=model.space.schema, titles=model.manifest.titles, default=templates.default)
     return list(spoken.gaps(templates.languages))
@@ -35,7 +35,10 @@ def word_gaps(model: RegisteredModel, settings: Settings) -> list[str]:
 def missing_reasons(
     answer: Json, request: Json, model: RegisteredModel
 ) -> tuple[str, ReasonsQuestion, Frame, float] | None:
-    """Arguments of `use_cases.answer` for the reasons of a refusal; None if the answer states them or accepts."""
+    """Arguments with which `use_cases.answer` computes the reasons for a refusal that its answer does not state.
+
+    None where the answer states reasons, or is no refusal.
+    """
     if answer.get("reasons") or answer["factual"] is None or answer["factual"]["favourable"]:
         return None
     asked = Question.from_json(request["question"])
@@ -56,9 +59,9 @@ def notice_about(
     draft: bool = False,
     offer: bool = False,
 ) -> Notice:
-    """The letter about an answer; `reasons` are those that the answer does not state.
+    """The letter about an answer; `reasons` are those for its refusal, if the answer states none.
 
-    `offer` is whether the letter may state other terms.
+    `offer` says whether the letter may state other terms.
 
     Raises
     ------

@@ -41,17 +41,17 @@ class Language(InputPart):
     """The sentences about the models that may follow."""
 
     def date_text(self, moment: str) -> str:
-        """The date of an ISO 8601 time, as the language writes it."""
+        """The date of an ISO 8601 time in this language, such as "31 March 2030"."""
         day = datetime.fromisoformat(moment)
         words = {"day": str(day.day), "month": self.month_names[day.month - 1], "year": str(day.year)}
         return fill(self.date, words)
 
     def count_text(self, number: int) -> str:
-        """A whole number with groups of digits, as the language writes it."""
+        """A whole number with its digits grouped as in this language."""
         return f"{number:,}".replace(",", self.phrases.group)
 
     def points_text(self, points: float, threshold: float) -> str:
-        """Points with the decimals of a threshold, or with as many more as show on which side of it the points are."""
+        """Points with as many decimals as a threshold has, or as many as show on which side of it the points are."""
         exact, least = Decimal(repr(points)), Decimal(repr(threshold)).normalize()
         digits = max(0, -int(least.as_tuple().exponent))
         shown = round(exact, digits)
@@ -61,7 +61,7 @@ class Language(InputPart):
         return f"{shown:,f}".translate({ord(","): self.phrases.group, ord("."): self.phrases.decimal})
 
     def percent_text(self, share: float, digits: int = 0) -> str:
-        """A share from 0 to 1 in per cent; only a share of 0 is shown as 0, and only one of 1 as 100."""
+        """A share from 0 to 1 in per cent; only a share of 0 is written as 0, and only one of 1 as 100."""
         shown = percent(share, digits)
         text = fill(self.percent, {"n": shown.replace(".", self.phrases.decimal)})
         off = round(100.0 * share, digits) - float(shown)

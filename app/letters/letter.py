@@ -170,7 +170,7 @@ NAMES = frozenset().union(*map(_names, (Notice, Lender, NoticeReason, NoticeWay)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """A recorded answer, with the question, reasons and features that a letter about it needs."""
+    """All that a letter is made of: a recorded answer, its question, the reasons, and the model's features."""
 
     answer: Json
     """As it was sent."""
@@ -191,7 +191,7 @@ class Facts:
 
 
 def version_of(answer: Json) -> str:
-    """The name ``id@version`` of the version that gave the answer; the version may no longer be active."""
+    """The name ``id@version`` of the version that gave the answer, active or not."""
     return f"{answer['model']['id']}@{answer['model']['version']}"
 
 
@@ -205,7 +205,10 @@ def notice_of(
     *,
     offer: bool = False,
 ) -> Notice:
-    """The letter about `facts` in a language; `offer` is whether the letter may state other terms."""
+    """The letter that states `facts` in a language; `offer` says whether it may state other terms.
+
+    `missing` are the settings that a draft lacks.
+    """
     answer, factual = facts.answer, facts.answer["factual"]
     features = {feature.name: _in(feature, language) for feature in facts.features}
     valid_months, valid_until = _validity(answer)

@@ -32,12 +32,12 @@ class _Block:
 
 
 def to_text(filled: str) -> str:
-    """A filled template as plain text, wrapped."""
+    """A filled template as plain text with wrapped lines."""
     return "\n\n".join(_as_text(block) for block in _blocks(filled)) + "\n"
 
 
 def to_html(filled: str, *, language: str, css: str) -> str:
-    """A filled template as an HTML page with the style `css`."""
+    """A filled template as an HTML page with `css` as its style."""
     blocks = _blocks(filled)
     title = next((block.entries[0] for block in blocks if block.kind == "title"), "")
     body = "\n".join(_as_html(block) for block in blocks)
@@ -49,13 +49,13 @@ def to_html(filled: str, *, language: str, css: str) -> str:
 
 
 def policy(css: str) -> str:
-    """The content security policy of a page with the style `css`: this style is allowed, and nothing else."""
+    """The content security policy of a page that allows the style `css`, and nothing else."""
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
 def policy_of(page: str) -> str:
-    """The content security policy of a page that was written earlier, from the style in it."""
+    """The content security policy that allows the style in `page`, an earlier result of `to_html`, and nothing else."""
     return policy(page.partition("<style>")[2].partition("</style>")[0])
 
 

@@ -13,7 +13,7 @@ from app.settings import Settings
 
 
 class Notices:
-    """The lender's letters, made of what the ledger holds.
+    """Writes the lender's letters about what the ledger holds.
 
     Raises
     ------
@@ -37,7 +37,7 @@ class Notices:
 
         Raises
         ------
-        UnknownRecourse, Erased, LedgerUnavailable : as `GivenRecourse.answer`
+        UnknownRecourse, Erased, LedgerUnavailable : the answer cannot be read
         UnknownModel, ModelUnusable, ModelOutputInvalid, ModelUnavailable, Overloaded, LaneCrashed, LaneTimeout : the
             version that answered has to be asked for the reasons, and cannot be
         NoticeIncomplete : settings or words that the letter states are missing
@@ -63,9 +63,10 @@ class Notices:
         )
 
     async def missing_reasons(self, model: RegisteredModel, answer: Json, request: Json) -> Json | None:
-        """The reasons for a refusal that its answer does not state, from the version that answered; errors as `notice`.
+        """The reasons for a refusal that its answer does not state, computed by `model`, the version that answered.
 
-        None where the answer states them, or is no refusal.
+        None where the answer states them, or is no refusal. Raises `ModelUnusable`, `ModelOutputInvalid`,
+        `ModelUnavailable`, `Overloaded`, `LaneCrashed` or `LaneTimeout` where the model cannot be asked.
         """
         asked = missing_reasons(answer, request, model)
         return None if asked is None else await self._models.ask(model, use_cases.answer, *asked)

@@ -29,7 +29,7 @@ CSS = "letter.css"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Templates:
-    """The letters of one regime, by language."""
+    """The templates of one regime's letters, by language, and their style."""
 
     regime: str
     default: str
@@ -40,7 +40,7 @@ class Templates:
 
     @classmethod
     def of(cls, settings: Settings) -> "Templates":
-        """The templates that the settings name. Errors as `Templates.read`."""
+        """The templates of the regime that the settings name. Raises `TemplateFaulty`."""
         return cls.read(settings.notice_regime, settings.notice_dir, settings.notice_language)
 
     @classmethod
@@ -83,7 +83,7 @@ class Templates:
         return cls(regime=regime, default=default, letters=letters, languages=languages, css=content[CSS])
 
     def language(self, accept: str) -> str:
-        """The language of letters for a client with this ``Accept-Language``; `default` where none fits."""
+        """The language with a letter that a header ``Accept-Language`` prefers; `default` where none fits."""
         tags = {tag.lower(): tag for tag in self.letters}
         for wanted in preferred(accept):
             if found := tags.get(wanted) or tags.get(wanted.partition("-")[0]):
@@ -103,7 +103,10 @@ class Templates:
 
 
 def preferred(accept: str) -> list[str]:
-    """The values in a header such as ``Accept-Language``, in lower case, most wanted first, without ``q=0``."""
+    """The values in a header such as ``Accept-Language``, in lower case, the most wanted first.
+
+    Values with ``q=0`` are left out.
+    """
     found: list[tuple[float, str]] = []
     for part in accept.lower().split(","):
         value, *parameters = (piece.strip() for piece in part.split(";"))

@@ -21,7 +21,7 @@ FORMER = re.compile(r"\{\{\s*[#^/]")
 
 
 class Template:
-    """The template of a letter, read and checked.
+    """The template of a letter, which is checked when it is read.
 
     Parameters
     ----------
@@ -45,15 +45,15 @@ class Template:
         self._template = environment.get_template(name)
 
     def missing(self, lender: Lender) -> tuple[str, ...]:
-        """Settings of the sender that are empty although the letter states them; every letter has name and address.
+        """Settings of the sender, such as `RECOURSE_LENDER_NAME`, that are empty although the letter states them.
 
-        Settings with a default may be empty.
+        Every letter states name and address. Settings with a default may be empty.
         """
         stated = (f.name for f in fields(lender) if f.name in self.used | {"name", "address"} and f.default is MISSING)
         return tuple(f"{LENDER}{name.upper()}" for name in stated if not getattr(lender, name))
 
     def fill(self, values: Mapping[str, Any]) -> str:
-        """The template filled with values; in these, line breaks become spaces, and unprintable characters U+FFFD.
+        """The template filled with values, in which line breaks become spaces, and unprintable characters U+FFFD.
 
         Raises
         ------

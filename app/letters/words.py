@@ -19,7 +19,7 @@ NAMED = 5
 
 
 def missing_words(facts: Facts, notice: Notice, language: Language, default: str) -> tuple[str, ...]:
-    """Keys that the manifest lacks, so that the letter states a code or mixes two languages."""
+    """Keys that the manifest lacks, because of which the letter states a code or mixes two languages."""
     said = " ".join(_said(notice))
     spoken = Spoken(features=facts.features, titles=facts.titles, default=default)
     lacking = spoken.lacking(language, _stated(facts), lambda text: _has(said, text))
@@ -28,7 +28,7 @@ def missing_words(facts: Facts, notice: Notice, language: Language, default: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """The words of a manifest for its features, in the languages of letters."""
+    """The words that a manifest has for its features, in each language."""
 
     features: Sequence[Feature]
     titles: Mapping[str, str]
@@ -43,7 +43,7 @@ class Spoken:
 
         Parameters
         ----------
-        said : tells of a text whether it stands in the letter; only texts that do are looked at
+        said : whether a text stands in the letter; other texts need no key
         """
         pairs, found = list(stated), dict[str, list[str]]()
 
@@ -61,7 +61,7 @@ class Spoken:
         return found
 
     def gaps(self, languages: Mapping[str, Language]) -> Iterator[str]:
-        """A sentence on each language in which letters that state any value of any feature would lack words."""
+        """A sentence for each language in which letters would lack words if they stated all values of all features."""
         pairs = [(one, level) for one in self.features if _is_told(one)
                  for level in (None, *(one.special if one.is_number else one.levels))]  # fmt: skip
         for tag in sorted({self.default, *self._tags()} & languages.keys()):
