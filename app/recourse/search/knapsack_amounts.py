@@ -74,7 +74,7 @@ class Movable:
 
     Items with `leaps` count as continuous from 0 on.
 
-    For each level it holds the later items in order of cost per gain, with the sums that a bound on their cost needs.
+    For each level, the later items are kept in order of cost per gain, with the sums that a bound on their cost needs.
     """
 
     def __init__(self, items: Sequence[Item]) -> None:

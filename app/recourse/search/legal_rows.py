@@ -47,7 +47,7 @@ def nearest_legal(
 
     Parameters
     ----------
-    deadline : `time.monotonic()`; rows whose search it ends have no legal row in the result
+    deadline : `time.monotonic()` at which the search ends; rows not searched by then have no legal row in the result
     """
     program, space = ActionProgram(action_set), action_set.space
     d, size = space.d, program.size

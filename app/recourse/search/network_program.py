@@ -31,7 +31,7 @@ class _Affine:
 
 
 class NetworkProgram:
-    """The scores of a network over an action set, of which the program states all rules as constraints.
+    """The scores of a network over an action set, all of whose rules are constraints of the program.
 
     Parameters
     ----------

@@ -154,7 +154,7 @@ def about(model: LinearModel, moments: WeightMoments, sample: BoundarySample) ->
     """The moments of a surrogate, recentred at the linear black box's own weights, scaled to length 1.
 
     The surrogate has weights only in the free columns, and its intercept contains the contribution of the other
-    columns. So its spread is rescaled from the length of these numbers to the length of all weights.
+    columns. So its spread is rescaled from the length of free weights and intercept to the length of all weights.
     """
     theta = model.theta
     fixed = np.setdiff1d(np.arange(len(model.w)), sample.free)
