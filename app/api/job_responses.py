@@ -54,7 +54,10 @@ MOST_LISTED = 1000
 
 
 async def page(service: Service, kind: str, result: Any, limit: int = MOST_LISTED, cursor: int = 0) -> Any:
-    """The result of a job with `limit` entries of its list, from index `cursor` on; all of a result without a list."""
+    """The result of a job with `limit` entries of its list from index `cursor` on.
+
+    A result without a list is returned whole.
+    """
     if (name := LISTED.get(kind)) is None:
         return result
     following = cursor + limit if cursor + limit < len(result[name]) else None

@@ -177,7 +177,7 @@ _schema_of = cache(derive)
 
 
 def to_record(record: type[Record], request: BaseModel) -> Record:
-    """The core's `record` with the values of a validated request that `derive` made the schema of."""
+    """A `record` of the core with the values of a validated request, of a schema that `derive` made."""
     adapter, names = _READERS[record]
     if names.isdisjoint(request.model_fields_set):
         # mypy takes no class for hashable.

@@ -80,11 +80,12 @@ class Cases:
 
         Raises
         ------
-        NoticeIncomplete : settings or words that the letter states are missing; nothing is recorded
-        UnknownModel, ModelUnusable and others of `Notices.notice` : the model cannot be asked for reasons; nothing is
-            recorded
+        NoticeIncomplete : settings or words that the letter states are missing
+        UnknownModel, ModelUnusable and others of `Notices.notice` : the model cannot be asked for reasons
         InvalidRequest : `sent_at` is before the answer or in the future, there is no letter in the language, or both a
             text and a language are given
+
+        After an error, nothing is recorded.
         """
         if text is not None and language is not None:
             raise InvalidRequest(faults=[Fault("/text", "is instead of a letter in a language: give one of them")])

@@ -136,7 +136,7 @@ class IdempotentAnswers:
 
         Parameters
         ----------
-        now : the time that has surely come
+        now : the newest time that has come for sure, even if this machine's clock is wrong
         by_clock : the time of this machine's clock, which may be ahead of `now`; `now` where absent
         """
         over = answers.c.status.is_not(None) & (answers.c.until < timestamp(now))

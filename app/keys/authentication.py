@@ -84,6 +84,6 @@ def _add_rate(request: Request, rate: Rate) -> None:
 
 
 def extra_headers(scope: MutableMapping[str, Any]) -> Headers:
-    """The headers that any response to this request gets; callers add theirs to them."""
+    """The headers that are added to any response to this request; the caller may add further ones to the result."""
     headers: Headers = scope.setdefault("extra_headers", {})
     return headers

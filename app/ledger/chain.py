@@ -54,9 +54,9 @@ class Entry:
     """The recourse that a letter or review is about."""
 
     def hash(self, before: str) -> str:
-        """Hexadecimal SHA-256 of all fields and of `before`, the hash of the entry before.
+        """Hexadecimal SHA-256 of `before`, the hash of the entry before, and of all fields.
 
-        Only where `about` is set is it among the fields.
+        `about` is left out where it is None.
         """
         fields = [getattr(self, field) for field in self.__slots__]
         if self.about is None:  # entries of earlier releases have no such field

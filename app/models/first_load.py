@@ -18,7 +18,7 @@ LONGEST_S = 86_400.0
 
 
 def runs_foreign_code(model: RegisteredModel) -> bool:
-    """Whether a library computes the scores of a model, which may hang, take all memory, or give varying scores.
+    """Whether a library, which may hang, take all memory or vary, computes the scores of a model.
 
     False for a linear model, which the service computes itself, and for a remote one, which is paid per call.
     """

@@ -87,7 +87,7 @@ def needs(store: Store) -> list[Need]:
 
 
 def need_of(ref: ModelRef) -> Need:
-    """The condition of a call that its child process has first loaded the model."""
+    """The requirement of a call that the child process which runs it has loaded the model."""
     return Need(ref.name, ready, (ref,))
 
 

@@ -140,7 +140,7 @@ def corrected_member(member: CounterfactualAnswer, outcome: MemberOutcome) -> Co
 
 
 def corrected_plan(before: PlanCertificate | None, after: PlanCertificate | None) -> CorrectedPlan | None:
-    """The part of an answer about a plan before and after its correction; None where `after` is."""
+    """The part of an answer about a plan before and after its correction; None without a plan after it."""
     plan = plan_answer(after)
     if plan is None:
         return None

@@ -108,7 +108,7 @@ def usual_values(method: Any, parameter: str) -> list[float]:
 
 
 def value_faults(method: Any, parameter: str, values: Mapping[int, float]) -> list[Fault]:
-    """Faults of `values` of a method's parameter, given by their position in the sweep; pointers lead to them."""
+    """Faults of `values` (by position in the sweep) of a method's parameter; pointers lead into the sweep."""
     name = method.name
     knobs = (*METHODS[name].knobs, FUTURE_VALIDITY)
     if parameter not in knobs:

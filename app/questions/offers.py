@@ -25,7 +25,7 @@ MORE_WARNING = "{} more of these offers {} not listed."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffersQuestion(Case):
-    """The question with which contract terms the model accepts an applicant as they are otherwise."""
+    """Asks with which terms of the contract the model accepts an applicant who changes nothing else."""
 
     better: Mapping[str, Better] = field(default_factory=dict)
     """Which way terms are better for this applicant, by name, in place of what the manifest says."""

@@ -39,7 +39,7 @@ NUMBERS = PlainValidator(_array), PlainSerializer(np.ndarray.tolist)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Base of the questions about one applicant: the record, and conditions that every answer keeps."""
+    """Base of the questions about one applicant: the record, and conditions that every answer must meet."""
 
     factual_raw: Annotated[Float[np.ndarray, "p"], *NUMBERS] = field(default_factory=lambda: np.empty(0))
     """The applicant's raw row; empty until the record has been checked against the model's schema."""

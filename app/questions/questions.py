@@ -84,9 +84,8 @@ class Questions:
         UnknownModel : no such model is active
         ModelUnusable : the version is broken, or the store cannot be read
         InvalidRequest : records or parameters do not fit the model; with every fault
-        Overloaded, LaneCrashed, LaneTimeout : the child process is busy, crashes, or runs out of time, which for
-            recourse is
-            an answer and no error
+        Overloaded, LaneCrashed : the child processes are busy, or one crashes
+        LaneTimeout : the child process runs out of time; for recourse, that is an answer and no error
         LedgerUnavailable : the answer could not be recorded, so it is not given
         """
         if terms.store:

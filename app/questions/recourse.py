@@ -146,7 +146,7 @@ def completed(
 def with_proof(
     asked: RecourseProblem, found: RecourseResult, question: Question, plan_s: float
 ) -> tuple[RecourseResult, Preclusion | None]:
-    """The result, and a proof that no recourse exists; None without one. It is sought where the search found nothing.
+    """The result, and a proof that no recourse exists, or None. The proof is sought where the search found nothing.
 
     The result counts the model calls of the proof. If the proof fails on an accepted record, the result is the answer
     with that record, except where a plan, or a promise about future models, is asked for.

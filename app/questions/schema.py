@@ -169,7 +169,7 @@ class SeveralWays(Strict):
     def counted(self, question: Question, method: BaseModel) -> Question:
         """The question with `count` alternatives or plan members; `method` is the one that the request states.
 
-        Raises `InvalidRequest` where that states another number of members.
+        Raises `InvalidRequest` where the method states another number of members.
         """
         if self.count is None:
             return question

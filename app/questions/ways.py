@@ -76,7 +76,10 @@ def steps(
     made: Sequence[FeatureChange],
     scale: PointScale | None,
 ) -> tuple[ChangeStep, ...] | None:
-    """The steps from the refused record to a counterfactual, with the sentences of the changes `made`; None without."""
+    """The steps from the refused record to a counterfactual, with the sentences of the changes `made`.
+
+    None where the counterfactual has no steps.
+    """
     if found.steps is None:
         return None
     texts = {change.feature: change.text for change in made}

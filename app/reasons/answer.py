@@ -32,7 +32,7 @@ TIME_SHARE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonsQuestion(Case):
-    """Why the model refuses a record."""
+    """Asks why the model refuses a record."""
 
     reasons: ReasonsParams
 
@@ -212,9 +212,9 @@ class Explained:
 
 
 def reasons_first(asked: RecourseProblem, params: ReasonsParams | None) -> tuple[RecourseProblem, Explanation | None]:
-    """The reasons for a refusal (None without `params`), and the problem with the model calls that are left after them.
+    """The problem with the model calls that the reasons leave to it, and the reasons for the refusal.
 
-    The problem comes first.
+    Without `params`, these are the unchanged problem and None.
     """
     if params is None:
         return asked, None

@@ -15,7 +15,7 @@ Stamp: TypeAlias = tuple[int, int, int]
 
 
 def stamp(path: str | Path) -> Stamp | None:
-    """Inode, size and time of the last change of a file, of which a change alters one; None if unreadable."""
+    """Inode, size and time of modification of a file, which together show a change; None if unreadable."""
     try:
         found = os.stat(path)
     except OSError:

@@ -114,7 +114,7 @@ SHOWN = 3
 
 
 def readable(faults: Sequence[Fault], names: Mapping[int, str]) -> list[Fault]:
-    """The faults of a manifest, of which equal ones of several features or records become one.
+    """The faults of a manifest, with equal faults of several features or records merged into one.
 
     `names` are the names of the features by index.
     """

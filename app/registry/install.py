@@ -307,7 +307,7 @@ def _fitted(space: FeatureSpace) -> dict[str, tuple[float, float]]:
 def fit_columns(manifest: Manifest, rows_raw: Float[np.ndarray, "n p"] | None) -> ModelColumns:
     """The space of distances, and the columns that the model takes, with scales fitted to the reference records.
 
-    Where `rows_raw` is None, all scales are 1 that the manifest does not state.
+    Where `rows_raw` is None, scales that the manifest does not state are 1.
     """
     features = manifest.features
     unscaled = fit_encoding(features, np.zeros((1, len(features))), "none")

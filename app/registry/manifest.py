@@ -84,7 +84,7 @@ class TimeChoice(ManifestPart):
 
 
 class Odds(ManifestPart):
-    """What points say of the odds of the favourable class."""
+    """How the points of a model state the odds of the favourable class."""
 
     pdo: Annotated[float, Field(gt=0)] = 20.0
     """Points that double the odds."""
@@ -165,7 +165,7 @@ class Manifest(ManifestPart):
 
     @property
     def name(self) -> str:
-        """`id@version`."""
+        """The name `id@version`."""
         return f"{self.id}@{self.version}"
 
     @property

@@ -42,7 +42,7 @@ class ParsedManifest:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Self:
-        """The parts and faults of a manifest that YAML has been parsed into `data`."""
+        """The parts and faults of a manifest, from the data that its YAML holds."""
         if hidden := unprintable_faults(data):
             return cls(faults=tuple(hidden), names=_names(data))
         try:

@@ -48,7 +48,7 @@ class BrokenVersion:
 
     @property
     def name(self) -> str:
-        """`id@version`."""
+        """The name `id@version`."""
         return f"{self.id}@{self.version}"
 
     @property

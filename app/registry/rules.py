@@ -197,7 +197,7 @@ class _RuleReader(Reader):
         return LogicRule(self._text, first.condition)
 
     def inside(self) -> object:
-        """What parentheses may hold: a condition, or a sum that is part of a comparison."""
+        """Read what parentheses may hold: a condition, or a sum that is part of a comparison."""
         return self._joined("or", AnyOf, lambda: self._joined("and", AllOf, self._comparison))
 
     def _joined(self, word: str, kind: type[AllOf | AnyOf], part: Callable[[], object]) -> object:

@@ -102,7 +102,7 @@ class RegisteredModel:
 
     @property
     def name(self) -> str:
-        """`id@version`."""
+        """The name `id@version`."""
         return self.manifest.name
 
     @property
@@ -117,7 +117,7 @@ class RegisteredModel:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the artifact; that of its description in the manifest for a remote model."""
+        """SHA-256 of the artifact; for a remote model, of its description in the manifest."""
         return self.manifest.artifact.sha256
 
     @property

@@ -96,7 +96,7 @@ class ActionSet:
 
     @property
     def is_coupled(self) -> bool:
-        """Whether more limits the set than ranges of single features and a cap on the number of changes.
+        """Whether the set has limits other than ranges of single features and a cap on the number of changes.
 
         Such limits are rules, time that changes share, levels left out, and a cap that counts changes already made.
         """
@@ -105,7 +105,7 @@ class ActionSet:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether some number that may take any value in its range must change by a least amount if it changes."""
+        """Whether some number without a lattice may not change by less than a least amount."""
         open_ends = (self.below_raw < self.factual_raw) | (self.above_raw > self.factual_raw)
         return bool((open_ends & (self.step_raw == 0.0)).any())
 

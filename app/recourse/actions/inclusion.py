@@ -28,11 +28,11 @@ def check_inclusion(
     Parameters
     ----------
     ranges, limits : legal range and limits of each feature, in column order
-    each_is_legal : `ActionSet.each_is_legal` of this applicant
+    each_is_legal : says of each value in raw rows whether it may be proposed; see `ActionSet.each_is_legal`
 
     Raises
     ------
-    InvalidRequest : the applicant cannot make some change; carries every fault, with pointers into ``/must_include``
+    InvalidRequest : the applicant cannot make some change; it has every fault, with pointers into ``/must_include``
     """
 
     def faults() -> Iterator[Fault]:

@@ -55,7 +55,7 @@ class LinearRule:
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
         """For each movable number of the rule, the rows that break it, with this number set so that the rule holds.
 
-        Each item also has the direction in which to round each number: here 0, to the nearest.
+        Each item also has the direction in which to round each number, which is always 0: to the nearest.
         """
         a = np.array(self.coefficients_raw)
         excess = rows_raw @ a - self.limit
@@ -198,8 +198,8 @@ class LevelTest:
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
         """For each level that passes, the rows that fail the test, with the feature set to this level.
 
-        Nothing where the feature is not movable. Each item also has the direction in which to round each number: here
-        0, to the nearest.
+        There are no items where the feature is not movable. Each item also has the direction in which to round each
+        number, which is always 0: to the nearest.
         """
         rows_raw = rows_raw[~self.allows(rows_raw)]
         for level in sorted(self.levels) if movable[self.column] else ():

@@ -60,7 +60,7 @@ class Wishes(InputPart):
         return tuple(tuple(sorted({j for j in one if j is not None})) for one in columns if None not in one)
 
     def included_raw(self, space: FeatureSpace) -> Mapping[int, float | None]:
-        """By column index, the raw number to which a feature must change; None for any other value."""
+        """By column index, the raw number that a feature must change to; None where any change will do."""
         found: dict[int, float | None] = {}
         for name, to in self.included():
             j = space.index(name)

@@ -166,7 +166,7 @@ def delimiter_of(heading: str) -> str:
 
 
 def lines_and_delimiter(lines: Iterable[str]) -> tuple[Iterator[str], str]:
-    """All lines of a table, and the delimiter that the first line that is not blank shows."""
+    """All lines of a table, and its delimiter, as the first line that is not blank shows it."""
     rest = iter(lines)
     skipped: list[str] = []
     for line in rest:

@@ -217,7 +217,7 @@ class Reader:
         return ValueError(f"cannot be read at column {token.column}: {found}; expected {expected}")
 
     def number(self, part: object, column: int) -> Expression:
-        """`part` as an expression; it began at `column`. Raises `ValueError` where it is a comparison."""
+        """`part`, which began at `column`, if it is an expression. Raises `ValueError` where it is a comparison."""
         if not isinstance(part, Expression):
             raise ValueError(f"cannot be read at column {column}: a comparison; expected a number")
         return part
@@ -225,8 +225,7 @@ class Reader:
     def sum(self) -> object:
         """Read a sum and return its expression.
 
-        What `inside` returns for parentheses, such as a condition, is returned unchanged where nothing stands beside
-        it.
+        Where nothing but parentheses is there, what `inside` reads in them is returned, which may be a condition.
         """
         return self._chain(self._product, "+", "-")
 

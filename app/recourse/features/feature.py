@@ -187,7 +187,7 @@ class Feature(InputPart):
 
     @property
     def is_group(self) -> bool:
-        """Whether the feature is encoded as one column per category, so that it is `categorical`."""
+        """Whether the feature is categorical, and so encoded as one column per category."""
         return self.type is FeatureType.CATEGORICAL
 
     @property

@@ -94,7 +94,7 @@ class FeatureSpace:
 
     @cached_property
     def most_spreads(self) -> Float[np.ndarray, "p"]:
-        """Largest distance that a change of each feature counts, in spreads: 1 for a categorical one, else infinite."""
+        """Largest distance that counts as moved by each feature, in spreads: 1 for a categorical one, else infinite."""
         most = np.full(self.p, np.inf)
         most[self.groups] = 1.0
         return most
@@ -136,7 +136,7 @@ class FeatureSpace:
 
     @cached_property
     def fill_raw(self) -> Float[np.ndarray, "m"]:
-        """Raw number encoded in place of a state of each feature in `numeric`: its `fill`, else its `center`."""
+        """For each feature in `numeric`, the raw number that is encoded in place of a state: `fill`, else `center`."""
         fills = [self.features[j].fill_raw for j in self.numeric.tolist()]
         return np.array(
             [c if fill is None else fill for c, fill in zip(self.center_raw.tolist(), fills, strict=True)], dtype=float

@@ -50,7 +50,7 @@ Pin: TypeAlias = Callable[[BlackBox, Float[np.ndarray, "n p"], Float[np.ndarray,
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """The functions of one model format, which load, check and pin (see `pin`) a model."""
+    """The functions of one model format: they load a model, check it, and tie it to its registered scores."""
 
     load: Load
     check: Callable[[BlackBox], list[Fault]] | None = None

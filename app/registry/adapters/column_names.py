@@ -22,9 +22,9 @@ from app.registry.printable import listed
 def chosen_columns(
     names: Sequence[str] | None, count: int, space: FeatureSpace, named: Mapping[str, str | None] | None
 ) -> tuple[Int[np.ndarray, "k"] | None, list[Fault]]:
-    """The index of the encoded column that each column of a model is, and faults; None where all are taken in order.
+    """For each column of a model, the index of the encoded column that it is; and faults.
 
-    The index array is None where there are faults, too.
+    The index array is None where the model takes all encoded columns in order, and where there are faults.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def labels_to_output(labels: Sequence[Any], manifest: Manifest) -> Float[np.ndar
 
 
 def numbers_to_output(values: np.ndarray, manifest: Manifest, column: int | None) -> Float[np.ndarray, "n"]:
-    """The output for the favourable class, of each record, taken from all numbers that a model gives.
+    """The output of each record for the favourable class, selected from the numbers that a model gives.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def numbers_to_output(values: np.ndarray, manifest: Manifest, column: int | None
 
 
 def rounded(probabilities: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """The probabilities, of which those outside [0, 1] by less than `SINGLE_ROUNDING` become 0 or 1."""
+    """The probabilities, with those less than `SINGLE_ROUNDING` outside [0, 1] set to 0 or 1."""
     p = probabilities
     beyond = ((p < 0.0) & (p > -SINGLE_ROUNDING)) | ((p > 1.0) & (p < 1.0 + SINGLE_ROUNDING))
     return np.where(beyond, np.round(p), p)

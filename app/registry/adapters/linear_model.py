@@ -36,7 +36,7 @@ from app.registry.trust import Trust
 
 
 class LinearFile(BaseModel):
-    """The content of a linear model's file, as the module describes it."""
+    """The content of a linear model's file: intercept, weights by column, what they apply to, and the link."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -80,7 +80,7 @@ class TreeInput:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray], columns: int) -> "TreeInput":
-        """The input that `arrays` wrote; of an empty mapping, one that takes `columns` encoded columns in order."""
+        """The `TreeInput` that `arrays` stored; without arrays, one that takes `columns` encoded columns in order."""
         codes = {int(name[5:]): array for name, array in arrays.items() if name.startswith("codes")}
         count = int(arrays.get("columns", columns))
         missing = float(arrays["missing"]) if "missing" in arrays else None
@@ -94,7 +94,7 @@ def _listed(indices: Int[np.ndarray, "k"] | None) -> list[int] | None:
 def tree_input(
     manifest: Manifest, space: FeatureSpace, names: Sequence[str] | None, count: int
 ) -> tuple[TreeInput, list[Fault]]:
-    """The input of an ensemble that was trained on `count` columns of these names, and the faults of the manifest.
+    """The conversion of rows for an ensemble that was trained on `count` columns with these names; and faults.
 
     The manifest has faults where its columns are not those of the ensemble. Codes are those that the manifest states.
     """
@@ -194,6 +194,6 @@ def with_codes(
 
 
 def most_codes(space: FeatureSpace, j: int) -> int:
-    """The number below which all category codes are by which trees may split column `j`."""
+    """The number that all category codes must stay below by which trees split column `j`."""
     feature = space.features[j]
     return MOST_CODES if feature.is_number or whole_levels(feature) else len(_known(feature))

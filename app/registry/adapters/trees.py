@@ -45,7 +45,7 @@ class Tree:
         return None
 
     def reached(self) -> Int[np.ndarray, "r"]:
-        """Indices of the nodes below and at the root of a sound tree: the root, then siblings side by side."""
+        """Indices of the nodes on paths from the root of a sound tree: the root, then siblings side by side."""
         levels = [np.zeros(1, dtype=np.int64)]
         while (inner := levels[-1][self.left[levels[-1]] >= 0]).size:
             levels.append(np.stack([self.left[inner], self.right[inner]], axis=1).ravel())
@@ -69,7 +69,7 @@ def with_boxes(
     edges: Callable[[np.ndarray], np.ndarray],
     indices: Int[np.ndarray, "k"] | None = None,
 ) -> BlackBox:
-    """The black box with the boxes (leaves as intervals of each column) of its one tree, or of all its trees.
+    """The black box with the leaves of its trees as boxes: an interval of each encoded column.
 
     Unchanged where the model takes raw rows, or the trees have too many leaves.
 

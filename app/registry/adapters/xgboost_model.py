@@ -99,8 +99,8 @@ def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple
 def merged(models: Sequence[tuple[Learner, Sequence[Tree]]]) -> tuple[bytes, Float[np.ndarray, "k"]]:
     """The UBJSON of one XGBoost model of k classes, one per ensemble, and (k,), the base margin of each ensemble.
 
-    XGBoost adds up the trees of each class, so column k of its raw margins is the margin of ensemble k without its base
-    margin, which is to be added.
+    XGBoost adds up the trees of each class: column i of the raw margins is the margin of ensemble i without its base
+    margin, which the caller adds.
     """
     documents = [_document(learner, trees, learner.gradient_booster.model.trees) for learner, trees in models]
     boosters = [document["learner"]["gradient_booster"]["model"] for document in documents]

@@ -84,7 +84,7 @@ class _Choosing:
     def run(self, possible: list[dict[str, Any]]) -> Choice:
         """The best of the `possible` manifests, completed by what the model's own decisions show.
 
-        These show its own threshold, and how finely its numbers must be stated.
+        They show the model's own threshold, and how many decimals its numbers need.
         """
         if self.known.scores is None:
             possible = self._filled(possible)

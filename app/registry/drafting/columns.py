@@ -60,7 +60,7 @@ class Column:
         return replace(self, texts=tuple(texts), numbers=numbers, codes=codes, percent="share")
 
     def with_codes_of(self, family: Collection[float]) -> "Column":
-        """The column with those special codes of other columns (`family`) that it holds, however rarely."""
+        """The column with special codes of other columns (`family`) added to its own where it has them, even rarely."""
         if self.numbers is None:
             return self
         return replace(self, codes=tuple(sorted({*self.codes, *codes_among(self.numbers, family)})))
@@ -127,7 +127,7 @@ class Column:
 
     @property
     def usual(self) -> tuple[float, float]:
-        """The smallest and the largest usual quantity, such as limits of advice.
+        """The smallest and the largest quantity, without outliers.
 
         Where many quantities differ, the lowest and the highest hundredth of the records do not count; a smallest
         quantity of 0 stays.
@@ -155,7 +155,7 @@ class Column:
 
     @property
     def step(self) -> int:
-        """The largest of `ROUND_STEPS` that divides all numbers; 1 where none does, or few whole numbers differ."""
+        """The largest of `ROUND_STEPS` that divides all numbers; 1 where none does, or there are few whole numbers."""
         values = np.unique(np.abs(self.known)).astype(int).tolist() if self.whole else []
         if len(values) < FEWEST_VALUES:
             return 1
@@ -164,7 +164,7 @@ class Column:
 
     @property
     def apart(self) -> int:
-        """The largest step that leads to all of a few whole numbers, such as 24 for 36 and 60; 0 for other columns."""
+        """Greatest common divisor of the gaps between few whole numbers, such as 24 for 36 and 60; else 0."""
         values = sorted({int(value) for value in self.known}) if self.whole else []
         if not 1 < len(values) < FEWEST_VALUES or values[0] < 0:
             return 0
@@ -219,7 +219,7 @@ def _known_text(text: str, known: Collection[str]) -> str:
 
 
 def mark_among(columns: Iterable[Sequence[str]]) -> DecimalMark:
-    """The decimal marks that the columns of numbers show, among `columns` of texts."""
+    """What the columns of numbers among `columns` show about the decimal mark of their table."""
     found = DecimalMark()
     for texts in columns:
         unique = [text for text in dict.fromkeys(map(str.strip, texts)) if text not in ABSENT_NUMBERS]
@@ -231,7 +231,7 @@ def mark_among(columns: Iterable[Sequence[str]]) -> DecimalMark:
 
 
 def strays(texts: Sequence[str], mark: str = ".") -> list[int]:
-    """The indices of cells that are no numbers, in a column of `texts` where nearly all cells are; else empty."""
+    """The indices of cells that are no numbers, where nearly all other cells of the column are numbers; else empty."""
     cells = _cells([text.strip() for text in texts], mark)
     odd = _strays(cells)
     found = [i for i, text in enumerate(texts) if text.strip() in odd]

@@ -28,7 +28,7 @@ TIE = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The manifest that was chosen among candidates, and what it was chosen by."""
+    """The manifest that was chosen among candidates, and the evidence for it."""
 
     manifest: dict[str, Any]
     sentence: str = ""

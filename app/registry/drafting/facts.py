@@ -82,7 +82,7 @@ class ModelFacts:
         return self.format is Format.HTTP
 
     def over(self, table: Mapping[str, Sequence[str]]) -> "ModelFacts":
-        """The facts, completed by what a table of records shows, given as texts by column.
+        """The facts, completed by what a table of records (texts by column) shows.
 
         A column of numbers whose values are exactly those of one of `groups` gets these as levels. Columns whose levels
         the file has only as codes get levels from the whole numbers in the table. Where LightGBM has written

@@ -46,7 +46,7 @@ class Hint:
     """What a change waits for: nothing, another job, or money that is put aside every month."""
 
     def takes(self, low: float, high: float, levels: int = 0) -> dict[str, float]:
-        """The key `takes` of a feature as `{key: months}`, such as `months_per_unit`; empty where no time is known.
+        """The mapping `takes` of a feature, such as `{"months_per_unit": 0.5}`; empty where no time is known.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ YEAR = 12
 
 
 def months_per_unit(low: float, high: float) -> float:
-    """Months that a change by one unit takes, if one from `low` to `high`, the usual range, takes a year."""
+    """Months that a change by one unit takes if a change from `low` to `high` takes a year."""
     return float(f"{YEAR / (high - low):.2g}")
 
 

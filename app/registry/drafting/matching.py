@@ -54,7 +54,7 @@ def match(names: Sequence[str], columns: Mapping[str, Column], model: str) -> li
 
 
 def match_width(width: int, columns: Mapping[str, Column], model: str) -> list[Source]:
-    """The columns of the records, in their order, as those that a model takes whose file does not name its columns.
+    """The columns of the records, in their order, as the sources of a model whose file names no columns.
 
     Columns that only identify records, such as an account number, are left out.
 

@@ -132,7 +132,7 @@ def class_question(classes: Sequence[object]) -> Question:
 
 
 def chance(favourable: Bool[np.ndarray, "n"] | None) -> float:
-    """The largest area under the curve that a model without knowledge may reach by chance; outcomes decide above it."""
+    """The largest AUC that a model without knowledge may reach by chance; only a larger one is evidence."""
     return CHANCE if favourable is None else max(CHANCE, 0.5 + SURE * auc_deviation(favourable))
 
 

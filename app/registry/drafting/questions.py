@@ -188,7 +188,7 @@ def text_of(number: int, question: Question) -> str:
 
 
 def nested(answers: Mapping[str, str]) -> dict[str, Any]:
-    """The answers in the form of an answers file: that to `change.income` is under `income` below `change`."""
+    """The answers nested as in an answers file, where `change.income` is the key `income` inside `change`."""
     found: dict[str, Any] = {}
     for name, answer in answers.items():
         key, dot, column = name.partition(".")

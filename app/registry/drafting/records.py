@@ -35,7 +35,7 @@ class Records:
         return len(next(iter(self.columns.values())))
 
     def column(self, name: str, what: str) -> list[str]:
-        """The texts of a column. Raises `ModelRefused` without it; its sentence says what it is for (`what`)."""
+        """The texts of a column. Raises `ModelRefused`, which says what it is for (`what`), where there is none."""
         if name not in self.columns:
             raise ModelRefused(f'{self.file} has no column "{name}" for {what}; it has {", ".join(self.columns)}')
         return self.columns[name]

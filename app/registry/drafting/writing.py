@@ -23,7 +23,7 @@ HEAD = "# Drafted from the records and the model. Comments that end with ? ask f
 
 
 def manifest_text(head: Mapping[str, Any], comments: Mapping[str, str], features: Sequence[FeatureDraft]) -> str:
-    """The text of a manifest: the keys of `head`, each below its comment in `comments`, and then the features."""
+    """The text of a manifest: the keys of `head`, each with its comment in `comments`, and then the features."""
     lines = [HEAD]
     for key, value in head.items():
         line, comment = f"{key}: {_flow(value)}", comments.get(key)
@@ -82,7 +82,7 @@ def _flow(value: Any) -> str:
 
 
 def write_reference(path: Path, columns: Mapping[str, Sequence[str]]) -> None:
-    """Write columns of texts as a CSV. Blanks at the begin or end of a cell are kept."""
+    """Write columns of texts as a CSV, with quotation marks if a cell begins or ends with a space."""
     with path.open("w", encoding="utf-8", newline="") as file:
         blank = [set(texts) for texts in columns.values() if re.search(r"\s", "".join(texts))]
         spaced = any(text != text.strip() for texts in blank for text in texts)

@@ -14,7 +14,7 @@ INDEXES = {
 
 
 def upgrade() -> None:
-    """Create the table `ledger_checks` and indexes; deleting personal data deletes its checks, in any release."""
+    """Create the table `ledger_checks` and its indexes; a check is deleted with the personal data of its recourse."""
     op.create_table(
         "ledger_checks",
         sa.Column(
