@@ -19,7 +19,7 @@ class Fault:
     detail: str
 
     def under(self, prefix: str) -> "Fault":
-        """The same fault with `prefix` before its pointer, for a larger input that has this one there."""
+        """The same fault of a larger input that has this one at `prefix`, a JSON pointer."""
         return Fault(prefix + self.pointer, self.detail)
 
 

@@ -50,7 +50,7 @@ _kept = Kept(int(os.environ.get(ROOM, ROOM_MB)) << 20)
 
 
 def kept(key: Hashable, make: Callable[[], Value], *, name: str, size: Callable[[Value], int]) -> Value:
-    """The value that `make` returned, called once and again after the value was dropped to make room.
+    """The value that belongs to `key`: made by `make` on the first call, and again once it was dropped to make room.
 
     A single value is kept whatever its size.
 

@@ -108,7 +108,7 @@ class Metrics:
         self._requests.labels(known, route or "none", status).observe(seconds)
 
     def answer(self, method: str, found: Mapping[str, Any], seconds: float) -> None:
-        """Count an answer, given directly and not by a job, of a recourse method."""
+        """Count an answer of a recourse method that was given directly, not by a job."""
         self._answers.labels(method, found.get("reason") or found["status"]).observe(seconds)
 
     def job(self, kind: str, outcome: str, seconds: float) -> None:

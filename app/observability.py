@@ -66,7 +66,7 @@ class _PlaceHandler(logging.Handler):
     """Logs the place of a library's message, not its text."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line with the place in the library that logged; its message may hold applicant data."""
+        """Write the place in the library that logged; not its message, which may hold applicant data."""
         error = record.exc_info[1] if record.exc_info else None
         facts = {} if error is None else {"trace": trace(error)}
         place = f"{record.filename}:{record.lineno} {record.funcName}"

@@ -86,7 +86,7 @@ class Connection:
         return self._records
 
     async def ask(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
-        """Call a function that queries the database in a thread, and return its result.
+        """Call, in a thread, a function that queries the database, and return its result.
 
         Raises `NotReady` if the database cannot be reached.
         """
@@ -101,7 +101,7 @@ class Connection:
             raise NotReady(sentence) from None
 
     async def children(self) -> int:
-        """Estimated number of child processes that compute jobs, on all servers, if all are like this one."""
+        """Number of child processes that compute jobs on all servers, estimated as if all were like this one."""
         from app.jobs.presence import count
 
         return self._settings.lanes_bounds * max(await self.ask(count, self.engine), 1)

@@ -72,16 +72,16 @@ Keep = Callable[[str, Json, list[str]], Awaitable[None]]
 
 
 async def as_computed(_job_id: str, _kind: str, _payload: Json, result: Json) -> Json:
-    """The default `Finish`, which returns the result unchanged."""
+    """The default of `Executor.finish`; returns the result unchanged."""
     return result
 
 
 async def only_failed(_kind: str, _payload: Json, _error: RecourseError) -> None:
-    """The default `Fail`, which does nothing."""
+    """The default of `Executor.fail`; does nothing."""
 
 
 async def kept_nowhere(_job_id: str, _payload: Json, _lines: Sequence[str]) -> None:
-    """The default `Keep`, which does nothing: lines of a batch are stored only with the batch."""
+    """The default of `Executor.keep`; does nothing, so that lines of a batch are stored only with the batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +269,7 @@ class Executor:
 
 
 async def lines_of(lane: Pool, kind: JobKind, store: Store, payload: Json) -> list[str]:
-    """One result line for each row of a payload; a child process may crash or run out of time meanwhile.
+    """One result line for each row of a payload, even if the child process crashes or runs out of time.
 
     If the rows fail together, each is computed alone, and the line of a row that fails holds its error. Raises errors
     that concern all rows, such as `ModelUnusable`.

@@ -77,7 +77,7 @@ def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
 
 
 def comparison_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One line for each row of a comparison of two versions; or its result, from a file with all these ``lines``."""
+    """One line for each row of a comparison of versions; from a file with the ``lines`` of all rows, its result."""
     # Most children never compare.
     from app.portfolio import comparison, comparison_lines
 
@@ -90,7 +90,7 @@ def comparison_job(store: Store, payload: Json, *, deadline_s: float, progress: 
 
 
 def report_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One line for each row of a portfolio report; or its result, from a file with all these ``lines``."""
+    """One line for each row of a portfolio report; from a file with the ``lines`` of all rows, its result."""
     # Most children never report.
     from app.portfolio import report_figures, report_lines
 

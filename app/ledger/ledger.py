@@ -110,7 +110,7 @@ class Ledger:
     def noted(
         self, kind: Kind, job: str, at: str, *, model: str, version: str, sha256: str, digest: str
     ) -> None:  # fmt: skip
-        """Add an entry with the digest of a job's result, of the given kind, unless the job has one already.
+        """Add an entry of this `kind` with the digest of a job's result, unless the job has one already.
 
         The job has compared versions or computed a portfolio report.
         """

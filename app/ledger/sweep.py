@@ -7,10 +7,10 @@ from app.settings import Settings
 
 
 async def sweep(settings: Settings, *, trust_clock: bool) -> int | None:
-    """Erase without a running service what is due; returns the number of recourses, None if the clock is doubted.
+    """Erase personal data past its retention period without a running service; returns the number of recourses.
 
-    With `trust_clock` the clock is not doubted, and old jobs are deleted as well: a service that restarts before it
-    believes its clock keeps them.
+    None if this machine's clock is doubted (`SureClock`). With `trust_clock` it is not doubted, and old jobs are
+    deleted as well: a service that restarts before it believes its clock keeps them.
 
     Raises `NotReady`, whose sentence says why the databases cannot be used.
     """

@@ -49,7 +49,7 @@ def to_html(filled: str, *, language: str, css: str) -> str:
 
 
 def policy(css: str) -> str:
-    """The content security policy of a page that allows the style `css`, and nothing else."""
+    """The content security policy that allows a page the style `css`, and nothing else."""
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 

@@ -39,7 +39,7 @@ class Spoken:
     def lacking(
         self, language: Language, stated: Iterable[tuple[Feature, RawValue]], said: Callable[[str], bool]
     ) -> dict[str, list[str]]:
-        """Keys that the manifest lacks, each with the texts that need it, for the features and values in `stated`.
+        """Keys that the manifest lacks for the features and values in `stated`, each with the texts that need the key.
 
         Parameters
         ----------

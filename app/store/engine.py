@@ -87,7 +87,7 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextmanager
 def writing_bare(engine: sa.Engine) -> Iterator[DBAPICursor]:
-    """A write transaction that excludes other writers, as the cursor of the driver.
+    """A write transaction that excludes other writers; its value is the cursor of the driver.
 
     SQLAlchemy's own transaction would take longer than writing a row. Errors of the driver are raised as SQLAlchemy's.
     """

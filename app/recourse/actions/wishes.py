@@ -50,7 +50,7 @@ class Wishes(InputPart):
         return bool(self.must_include or self.exclude.features or self.exclude.changes or self.exclude.sets)
 
     def included(self) -> Iterator[tuple[str, float | str | bool | None]]:
-        """The name of each feature that must change, with the value that it must change to; None for any value."""
+        """Each feature that must change, by name, and the value it must change to; None where any change will do."""
         for one in self.must_include:
             yield (one, None) if isinstance(one, str) else (one.feature, one.to)
 

@@ -106,7 +106,7 @@ _TWO_POINTS = re.compile(r"\.[^.\n]*\.")
 
 @dataclass(slots=True)
 class DecimalMark:
-    """Evidence for the decimal mark of a table: the first cell with a point, with a comma, and one that has either."""
+    """Evidence for the decimal mark of a table: a cell with a point, one with a comma, and one that allows both."""
 
     point: str = ""
     comma: str = ""
