@@ -184,10 +184,10 @@ def answers(
             problems[i] = _unstressed(use_cases.problem(ref, question, payload["deadline_s"]))
         except RecourseError as error:
             answered[i] = error
-    # No figure is of a certificate.
+    # No figure is of a certificate, or of the order of changes.
     outcomes = solve_many(
-        list(problems.values()), METHODS[common.method], common.params, deadline_s=payload["deadline_s"]
-    )  # fmt: skip
+        list(problems.values()), METHODS[common.method], common.params, deadline_s=payload["deadline_s"], steps=False
+    )
     for (i, problem), outcome in zip(problems.items(), outcomes, strict=True):
         if isinstance(outcome, RecourseError):
             answered[i] = outcome

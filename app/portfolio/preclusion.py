@@ -20,6 +20,7 @@ from app.portfolio.shares import most_accepted
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.forest import Forest
+from app.recourse.models.meter import Meter
 from app.recourse.problem import Reference
 from app.recourse.search.forest_branching import ForestBranching
 from app.recourse.search.legal_rows import every_row
@@ -30,8 +31,8 @@ from app.recourse.search.rule_branching import solve_program
 MOST_ROWS = 20_000
 """Legal records that are all asked about."""
 
-SAMPLES = 2_000
-"""Random records behind a bound; those that are legal count."""
+SAMPLES, FIRST = 2_000, 200
+"""Random records behind a bound, of which those that are legal count; and before a longer search for any way."""
 
 TRIED, HEADROOM = 100, 3.0
 """Records that show how long all of them take, and the factor that the time left must have beyond that."""
@@ -88,7 +89,7 @@ def preclusion(
         )
         if known is not None:
             return known
-    rows_raw = random_rows(actions, seed)
+    rows_raw = random_rows(actions, seed, SAMPLES)
     asked, found = _first_accepted(black_box, rows_raw[actions.cost(rows_raw).argsort(kind="stable")], deadline)
     if found is not None or asked < len(rows_raw):
         return Preclusion(row_raw=found, asked=asked)
@@ -151,12 +152,13 @@ def _by_program(
     stated = _linear(black_box, reference, program) or _network(black_box, reference, program)
     if stated is None:
         return None
-    cheapest, margin = stated
+    solve, margin = stated
     until = min(deadline, time.monotonic() + within_s)
     try:
-        if cheapest(-margin, until) is None:
+        # Without a cost, any such record will do, which takes a third of the time.
+        if solve(np.zeros(program.size), -margin, until) is None:
             return Preclusion(proof="optimised")
-        solved = cheapest(margin, until)
+        solved = solve(program.cost, margin, until)
     except (DeadlineExceeded, SolverFailed):
         return None
     if solved is None or not actions.contains(solved.row_raw[None])[0]:
@@ -170,11 +172,11 @@ def _if_accepted(black_box: BlackBox, row_raw: Float[np.ndarray, "p"]) -> Preclu
     return None if found is None else Preclusion(row_raw=found)
 
 
-Cheapest: TypeAlias = Callable[[float, float], Solved | None]
-"""The cheapest actions with at least a score, by a deadline; None where none has it."""
+Solve: TypeAlias = Callable[[Float[np.ndarray, "n"], float, float], Solved | None]
+"""The actions that cost least of those with at least a score, by a deadline; None where none has it."""
 
 
-def _linear(black_box: BlackBox, reference: Reference, program: ActionProgram) -> tuple[Cheapest, float] | None:
+def _linear(black_box: BlackBox, reference: Reference, program: ActionProgram) -> tuple[Solve, float] | None:
     """The program of a linear model, and the margin within which its solver may be wrong."""
     if not black_box.knows_weights or black_box.gradient is None:
         return None
@@ -186,10 +188,10 @@ def _linear(black_box: BlackBox, reference: Reference, program: ActionProgram) -
     # Solvers keep constraints up to a millionth of their size.
     margin = 10.0 * gap + 1e-6 * (1.0 + float(np.abs(row[0] * program.limit).sum()))
 
-    def cheapest(least: float, until: float) -> Solved | None:
-        return solve_program(program, program.cost, row, np.array([least - start]), deadline=until)
+    def solve(cost: Float[np.ndarray, "n"], least: float, until: float) -> Solved | None:
+        return solve_program(program, cost, row, np.array([least - start]), deadline=until)
 
-    return cheapest, margin
+    return solve, margin
 
 
 def _weights(black_box: BlackBox, reference: Reference) -> tuple[Float[np.ndarray, "d"], float, float]:
@@ -202,7 +204,7 @@ def _weights(black_box: BlackBox, reference: Reference) -> tuple[Float[np.ndarra
     return w, constant, _gap(constant + reference.X @ w, reference.scores)
 
 
-def _network(black_box: BlackBox, reference: Reference, program: ActionProgram) -> tuple[Cheapest, float] | None:
+def _network(black_box: BlackBox, reference: Reference, program: ActionProgram) -> tuple[Solve, float] | None:
     """The same of a network with ReLU."""
     network = black_box.network
     if network is None or program.logic:
@@ -214,7 +216,7 @@ def _network(black_box: BlackBox, reference: Reference, program: ActionProgram) 
     if not gap < CLOSE:
         return None
     stated = NetworkProgram(program, network, offset)
-    return (lambda least, until: stated.cheapest(least, deadline=until)), 10.0 * gap + stated.error
+    return (lambda cost, least, until: stated.cheapest(least, cost=cost, deadline=until)), 10.0 * gap + stated.error
 
 
 def _by_leaves(black_box: BlackBox, reference: Reference, actions: ActionSet) -> Preclusion | None:
@@ -278,22 +280,28 @@ def _reach(actions: ActionSet) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray
     return lower, upper
 
 
-def random_rows(actions: ActionSet, seed: int) -> Float[np.ndarray, "n p"]:
-    """At most `SAMPLES` random legal raw records.
+def accepts_at_random(meter: Meter, actions: ActionSet) -> bool:
+    """Whether the black box accepts one of a few random legal records: a short way to know that some way exists."""
+    rows_raw = random_rows(actions, 0, FIRST)
+    return len(rows_raw) > 0 and bool(meter.black_box.accepts(meter.score_raw(rows_raw)).any())
+
+
+def random_rows(actions: ActionSet, seed: int, most: int) -> Float[np.ndarray, "n p"]:
+    """At most `most` random legal raw records.
 
     Features that may change are uniform within finite bounds, else normal around the person's own value.
     """
-    rng, rows_raw = np.random.default_rng(seed), np.tile(actions.factual_raw, (SAMPLES, 1))
+    rng, rows_raw = np.random.default_rng(seed), np.tile(actions.factual_raw, (most, 1))
     for j, feature in enumerate(actions.space.features):
         low, high = float(actions.lower_raw[j]), float(actions.upper_raw[j])
         if not actions.movable[j]:
             continue
         if feature.is_group:
-            rows_raw[:, j] = rng.choice(actions.levels(j), SAMPLES)
+            rows_raw[:, j] = rng.choice(actions.levels(j), most)
         elif math.isfinite(low) and math.isfinite(high):
-            rows_raw[:, j] = rng.uniform(low, high, SAMPLES)
+            rows_raw[:, j] = rng.uniform(low, high, most)
         else:
             spread = actions.space.spread_raw[j]
-            rows_raw[:, j] = np.clip(rows_raw[:, j] + 3.0 * spread * rng.standard_normal(SAMPLES), low, high)
+            rows_raw[:, j] = np.clip(rows_raw[:, j] + 3.0 * spread * rng.standard_normal(most), low, high)
     rows_raw = actions.clock.settled(actions.snap(rows_raw))
     return rows_raw[actions.contains(rows_raw)]

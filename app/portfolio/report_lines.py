@@ -8,6 +8,7 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
+from jaxtyping import Float
 
 from app.errors import RecourseError
 from app.futures.store import load_futures
@@ -26,8 +27,9 @@ from app.portfolio.answered import (
 )
 from app.portfolio.chosen_ways import chosen_ways
 from app.portfolio.common_ways import Reached
-from app.portfolio.preclusion import PATIENT_S, preclusion
-from app.portfolio.relaxations import InTheWay, in_the_way
+from app.portfolio.preclusion import PATIENT_S, accepts_at_random, preclusion
+from app.portfolio.relaxations import InTheWay, Reachable, in_the_way
+from app.questions import use_cases
 from app.questions.answers import Json
 from app.questions.question import Question
 from app.recourse.actions.action_set import ActionSet
@@ -100,19 +102,22 @@ def lines(ref: ModelRef, payload: Json) -> list[ReportLine | RecourseError]:
         meter = Meter(model.black_box)
         reached[i] = chosen.reached_by(one, meter)
         spent[i].add(meter.calls, meter.rows)
-    only = _only_levers(ref, common, payload, asked, reached, spent) if "levers" in parts else {}
+    accepted_by = _accepted_by(model, {i: rows_raw[i] for i in asked})
     for i, score in scores.items():
-        if i not in result:
-            person, limits = asked.get(i), list[InTheWay]()
-            if person is not None and person.row_raw is None and "limits" in parts:
-                reachable = partial(_reachable, person.problem, common, payload["deadline_s"], spent[i])
-                limits = in_the_way(person.actions, reachable)
-            ways = None if person is None or chosen is None else chosen.stated(person, reached[i])
-            by_terms = None if person is None else _by_terms(_in_time(person.problem, payload["deadline_s"]), spent[i])
-            result[i] = _line(
-                model, payload, i, rows_raw[i], score, person, only=tuple(only.get(i, ())),
-                limits=tuple(map(asdict, limits)), ways=ways, by_terms=by_terms, spent=spent[i],
-            )  # fmt: skip
+        if i in result:
+            continue
+        person, only, limits, ways, by_terms = asked.get(i), tuple[str, ...](), list[InTheWay](), None, None
+        if person is not None:
+            reachable = partial(_reachable, person.problem, common, payload["deadline_s"], spent[i])
+            _, known_raw = reached.get(i, (None, person.actions.factual_raw[None][:0]))
+            only = _only_levers(model, common, person, known_raw, reachable) if "levers" in parts else ()
+            limits = in_the_way(person.actions, reachable) if person.row_raw is None and "limits" in parts else []
+            ways = None if chosen is None else chosen.stated(person, reached[i])
+            by_terms = _by_terms(_in_time(person.problem, payload["deadline_s"]), spent[i])
+        result[i] = _line(
+            model, payload, i, rows_raw[i], score, person, only=only, limits=tuple(map(asdict, limits)), ways=ways,
+            accepted_by=accepted_by.get(i), by_terms=by_terms, spent=spent[i],
+        )  # fmt: skip
     return [result[i] for i in range(len(payload["rows"]))]
 
 
@@ -129,12 +134,10 @@ class _Spent:
 
 def _line(
     model: LoadedModel, payload: Json, i: int, row_raw: Row, score: float, one: Asked | None, *, only: tuple[str, ...],
-    limits: tuple[Json, ...], ways: tuple[Json | None, ...] | None, by_terms: bool | None, spent: _Spent,
+    limits: tuple[Json, ...], ways: tuple[Json | None, ...] | None, accepted_by: float | None, by_terms: bool | None,
+    spent: _Spent,
 ) -> ReportLine:  # fmt: skip
-    row, accepted_by = payload["rows"][i], None
-    futures = load_futures(model.registered)
-    if one is not None and futures is not None:
-        accepted_by = float(futures.held_back.shares(row_raw[None])[0])
+    row = payload["rows"][i]
     return ReportLine(
         reference=row.get("reference"),
         decision=YES if one is None else NO,
@@ -148,6 +151,15 @@ def _line(
         groups=dict(_labels(model, payload["groups"]["by"], row, row_raw)) if one is not None else {},
         diagnostics={"model_calls": spent.calls, "model_rows": spent.rows},
     )
+
+
+def _accepted_by(model: LoadedModel, rows_raw: Mapping[int, Row]) -> dict[int, float]:
+    """The share of the held-back future models that accept each record; empty without future models."""
+    futures = load_futures(model.registered)
+    if futures is None or not rows_raw:
+        return {}
+    shares = futures.held_back.shares(np.array(list(rows_raw.values())))
+    return dict(zip(rows_raw, shares.tolist(), strict=True))
 
 
 def _in_time(problem: RecourseProblem, deadline_s: float) -> RecourseProblem:
@@ -167,37 +179,35 @@ def _by_terms(problem: RecourseProblem, spent: _Spent) -> bool | None:
 
 
 def _only_levers(
-    ref: ModelRef, common: Question, payload: Json, asked: Mapping[int, Asked], reached: Mapping[int, Reached],
-    spent: Mapping[int, _Spent],
-) -> dict[int, list[str]]:  # fmt: skip
-    """The features without a change of which these people have no way, of those whose answers change few.
+    model: LoadedModel, common: Question, one: Asked, known_raw: Float[np.ndarray, "k p"], reachable: Reachable
+) -> tuple[str, ...]:
+    """The features without a change of which a person has no way, where the answer changes few.
 
-    Who has a common way without such a change is not asked about it again.
+    What is unchanged in one of the records `known_raw`, which the model accepts, is not asked about again.
     """
-    by_feature: dict[str, dict[int, Row]] = {}
-    for i, one in asked.items():
-        if one.row_raw is not None and len(changed := one.actions.changes(one.row_raw)) <= MOST_CHANGES:
-            _, known = reached.get(i, (None, one.row_raw[None]))
-            for j in changed:
-                if (known[:, j] == one.actions.factual_raw[j]).any():
-                    continue
-                by_feature.setdefault(one.actions.space.features[j].name, {})[i] = one.actions.factual_raw
-    only: dict[int, list[str]] = {}
-    for name, people in by_feature.items():
-        fixed = replace(common.constraints, immutable=(*common.constraints.immutable, name))
-        without = answers(ref, replace(common, constraints=fixed), payload, people)
-        for i, found in without.items():
-            if isinstance(found, Asked):
-                spent[i].add(found.calls, found.rows)
-                if found.row_raw is None:
-                    only.setdefault(i, []).append(name)
-    return only
+    if one.row_raw is None or len(changed := one.actions.changes(one.row_raw)) > MOST_CHANGES:
+        return ()
+    only, constraints, fact = list[str](), common.constraints, one.actions.factual_raw
+    for j in changed:
+        name = one.actions.space.features[j].name
+        fixed = replace(constraints, immutable=(*constraints.immutable, name))
+        asked = replace(common, constraints=fixed, factual_raw=fact)
+        if not (known_raw[:, j] == fact[j]).any() and not reachable(
+            use_cases.actions_of(model.black_box.space, asked, model.rules)
+        ):
+            only.append(name)
+    return tuple(only)
 
 
 def _reachable(
     problem: RecourseProblem, common: Question, deadline_s: float, spent: _Spent, actions: ActionSet
 ) -> bool:  # fmt: skip
-    """Whether the model accepts a record of an action set: by the proof, and where that says nothing by the search."""
+    """Whether the model accepts a record of an action set: by a few records, the proof, or else by the search."""
+    meter = Meter(problem.black_box)
+    yes = accepts_at_random(meter, actions)
+    spent.add(meter.calls, meter.rows)
+    if yes:
+        return True
     known = preclusion(problem.black_box, problem.reference, actions, limit_s=PATIENT_S)
     spent.add(0, known.asked)
     if known.row_raw is not None or known.proof is not None:

@@ -53,6 +53,7 @@ def solve(
     certificate: CertificateParams | None = None,
     *,
     plan_s: float = math.inf,
+    steps: bool = True,
 ) -> RecourseResult:
     """Answer one applicant's question with counterfactuals that the black box has confirmed, or with a verdict.
 
@@ -61,6 +62,7 @@ def solve(
     Parameters
     ----------
     plan_s : seconds for the joint bounds of a plan; where they take longer, wider bounds are returned
+    steps : as for `Questions.solve`
 
     Raises
     ------
@@ -69,7 +71,7 @@ def solve(
     ModelUnavailable : a remote model does not answer
     SolverFailed : a solver ended without an answer, and no fallback record was accepted
     """
-    return Questions(problem, method).solve(params, certificate, plan_s=plan_s)
+    return Questions(problem, method).solve(params, certificate, plan_s=plan_s, steps=steps)
 
 
 class Questions:

@@ -38,12 +38,14 @@ def solve_many(
     *,
     plan_s: float = math.inf,
     deadline_s: float = math.inf,
+    steps: bool = True,
 ) -> list[Outcome]:
     """The outcome of `solve` for each problem, in order; all of them ask the same black box.
 
     Parameters
     ----------
     plan_s : seconds for the joint bounds of a plan; where they take longer, wider bounds are returned
+    steps : as for `solve`
     deadline_s : seconds for each applicant from now on, in place of the problems' own deadlines; applicants that share
         calls share the sum of their seconds
     """
@@ -53,7 +55,8 @@ def solve_many(
     assert all(problem.black_box is black_box for problem in problems)
 
     def answer(problem: RecourseProblem, seconds: float) -> RecourseResult:
-        return solve(replace(problem, deadline=time.monotonic() + seconds), method, params, certificate, plan_s=plan_s)
+        asked = replace(problem, deadline=time.monotonic() + seconds)
+        return solve(asked, method, params, certificate, plan_s=plan_s, steps=steps)
 
     def answer_asking(problem: RecourseProblem, predict: Predict) -> RecourseResult:
         remote = None if black_box.remote is None else _Shared(black_box.remote, predict)

@@ -103,7 +103,7 @@ def test_no_random_legal_record_of_a_proven_person_is_accepted(
         found = preclusion(black_box, loaded.reference, actions)
         assert found.accepted_share_at_most is None, "a linear model leaves nothing open"
         if found.proof is not None:
-            rows_raw = module.random_rows(actions, 1)
+            rows_raw = module.random_rows(actions, 1, module.SAMPLES)
             assert not black_box.accepts(black_box.score_raw(rows_raw)).any()
             asked, proven = asked + len(rows_raw), proven + 1
     assert proven > 20

@@ -106,8 +106,14 @@ class NetworkProgram:
         self._rows.append(row)
         self._lower.append(lower)
 
-    def cheapest(self, least: float, *, deadline: float = math.inf) -> Solved | None:
+    def cheapest(
+        self, least: float, *, cost: Float[np.ndarray, "n"] | None = None, deadline: float = math.inf
+    ) -> Solved | None:
         """The cheapest actions with a score of at least `least`; None where no legal actions have such a score.
+
+        Parameters
+        ----------
+        cost : of the variables of the actions, in place of the program's own
 
         Raises
         ------
@@ -119,5 +125,6 @@ class NetworkProgram:
         program = self.program
         rows = np.array([*self._rows, self.score.slope[0]])
         lower = np.array([*self._lower, least - self.score.constant[0]])
-        cost, whole = np.append(program.cost, np.zeros(len(self._whole))), np.array(self._whole, dtype=bool)
-        return program.relaxed(cost, rows, lower, limit=program.limit, deadline=deadline, whole=whole)
+        own, whole = program.cost if cost is None else cost, np.array(self._whole, dtype=bool)
+        costs = np.append(own, np.zeros(len(whole)))
+        return program.relaxed(costs, rows, lower, limit=program.limit, deadline=deadline, whole=whole)
