@@ -118,7 +118,7 @@ class Metrics:
     def asked(self, model: str, found: Any) -> int:
         """Count the model calls of an answer, and return the number of records in them.
 
-        They are in the answer's `diagnostics`; a list with an item per record is one call.
+        The answer's `diagnostics` state its calls; a list with an item per record is one call.
         """
         spent = found.get("diagnostics") if isinstance(found, dict) else None
         calls, rows = (1, len(found)) if isinstance(found, list) else (0, 0)

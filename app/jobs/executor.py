@@ -72,16 +72,16 @@ Keep = Callable[[str, Json, list[str]], Awaitable[None]]
 
 
 async def as_computed(_job_id: str, _kind: str, _payload: Json, result: Json) -> Json:
-    """The default of `Executor.finish`; returns the result unchanged."""
+    """Returns the result unchanged; the default of `finish` in `Jobs`."""
     return result
 
 
 async def only_failed(_kind: str, _payload: Json, _error: RecourseError) -> None:
-    """The default of `Executor.fail`; does nothing."""
+    """Does nothing; the default of `fail` in `Jobs`."""
 
 
 async def kept_nowhere(_job_id: str, _payload: Json, _lines: Sequence[str]) -> None:
-    """The default of `Executor.keep`; does nothing, so that lines of a batch are stored only with the batch."""
+    """Does nothing, so that lines are stored only with their batch; the default of `keep` in `Jobs`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

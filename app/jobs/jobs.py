@@ -140,7 +140,7 @@ class Jobs:
         return await self._connection.ask(self._connection.records.heads, job_ids)
 
     async def about(self, name: str) -> list[Job]:
-        """The jobs of all callers that were submitted with `name` as `about`. Raises `NotReady`."""
+        """The jobs of all callers whose argument `about` of `submit` was `name`. Raises `NotReady`."""
         return await self._connection.ask(self._connection.records.about, name)
 
     async def result(self, job_id: str) -> Any:

@@ -235,9 +235,9 @@ def note(ledger: Ledger, asked: Json, kept: Iterable[tuple[Record, bool]]) -> No
 
 
 def with_references(ledger: Ledger, broken: Sequence[Json], seen: Seen) -> list[Json]:
-    """Broken promises with the references of their recourse that may be seen now.
+    """Broken promises, each with the reference of its recourse if that may be seen (`seen`); else null.
 
-    Results do not hold references, so that erasing a recourse erases all of them.
+    Results of audits hold no references, so that erasing a recourse leaves none of its references behind.
     """
     references = ledger.references([one["id"] for one in broken], **seen)
     return [{"id": one["id"], "reference": references.get(one["id"]), **one} for one in broken]

@@ -67,9 +67,9 @@ def reason(error: BaseException, store: str = "ledger", unknown: str = LedgerUna
 
 
 def refusal(error: BaseException) -> str | None:
-    """The text with which a database refused a connection; None for an error of a statement.
+    """The text with which a database refused a connection, for the log; None for an error of a statement.
 
-    It is for the log, as it names host, user and database. The text of a statement's error may hold applicant data.
+    It names host, user and database. The text of a statement's error may hold applicant data.
     """
     if not isinstance(error, sa.exc.DBAPIError) or error.statement is not None or getattr(error.orig, "sqlstate", None):
         return None

@@ -190,7 +190,7 @@ class Ledger:
     ) -> dict[str, str | None]:
         """By id, the references of those recourses among `ids` that are not erased and may be seen.
 
-        These are what `key` asked for (None: any key) and what `models` gave (None: any model).
+        A recourse may be seen where `key` asked for it (None: any key) and one of `models` gave it (None: any model).
         """
         where = [entries.c.kind == Kind.GIVEN]
         where += [] if key is None else [entries.c.key == key]

@@ -199,8 +199,8 @@ class Models:
     async def schema(self, name: str) -> Json:
         """The features and rules of a model, and sample records that it refuses.
 
-        Raises `UnknownModel`, `ModelUnusable` and `InsufficientScope` like `find`; `Overloaded`, `LaneCrashed` or
-        `LaneTimeout` where child processes cannot read the samples.
+        Raises `UnknownModel`, `ModelUnusable` and `InsufficientScope` where the model cannot be asked; `Overloaded`,
+        `LaneCrashed` or `LaneTimeout` where child processes cannot read the samples.
         """
         model = self.find(name)
         # Their scores are known: no model is asked.

@@ -168,7 +168,7 @@ def _excluded(feature: Feature, fact: float, exclude: Exclude) -> list[Limit]:
 def is_still(feature: Feature, fact: float) -> bool:
     """Whether advice never changes the raw value `fact` of a feature.
 
-    It does not where the feature is fixed, or the value is missing or a special code. A missing category that the
+    That is so where the feature is fixed, or the value is missing or a special code; but a missing category that the
     person can provide may change.
     """
     missing_category = feature.is_group and feature.missing is not None and fact == len(feature.categories)

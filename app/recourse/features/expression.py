@@ -225,7 +225,7 @@ class Reader:
     def sum(self) -> object:
         """Read a sum and return its expression.
 
-        Where nothing but parentheses is there, what `inside` reads in them is returned, which may be a condition.
+        A pair of parentheses with nothing beside it gives what `inside` reads, which may be a condition of a rule.
         """
         return self._chain(self._product, "+", "-")
 

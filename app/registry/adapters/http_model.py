@@ -111,7 +111,7 @@ class RemoteModel:
     def price(self, rows: int) -> tuple[int, int]:
         """Numbers of requests and of records that are sent in order to score `rows` records.
 
-        They count the pins: the reference records that every request repeats.
+        Pins count, too: the reference records that every request repeats.
         """
         requests = -(-rows // (self.endpoint.max_batch - self._pinned))
         return requests, rows + requests * self._pinned

@@ -57,7 +57,7 @@ class Labels:
     values: tuple[str, str]
 
     def of(self, value: str) -> Bool[np.ndarray, "n"]:
-        """Whether each of the records with an outcome has the outcome `value`."""
+        """Mask of the records with an outcome whose outcome is `value`."""
         return np.array([text == value for text in self.texts])
 
 
