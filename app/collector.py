@@ -1,4 +1,4 @@
-"""Garbage collection, switched off while much is made at once that has no cycles."""
+"""Switches garbage collection off while many objects without cycles are made."""
 
 import gc
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """What a process keeps of models, up to so many bytes; what was used least recently makes room.
 
-Models and their future models share the room. `dropped` names whose were given up, so that the server has them loaded
-again before it asks about them.
+Models and their future models share the room. `dropped` names the models whose values were dropped, so that the server
+has them loaded again before it asks about them.
 """
 
 import os

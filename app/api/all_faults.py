@@ -1,4 +1,4 @@
-"""Further faults of a request of which a part has the wrong form: the faults of all its parts are reported at once."""
+"""Further faults of a request some of whose parts have the wrong form, so that all its faults are reported at once."""
 
 from collections.abc import Collection
 from contextlib import suppress

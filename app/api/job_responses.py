@@ -1,4 +1,4 @@
-"""Responses that are jobs, where a client prefers that."""
+"""Responses with a job, or with its result where the client waits for that."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,6 +1,6 @@
-"""The header `Idempotency-Key`: a request that is sent again is answered as it was the first time.
+"""The header `Idempotency-Key`: a request that is sent again gets the first answer.
 
-As draft-ietf-httpapi-idempotency-key-header-07 has it, which lapsed and is a convention since.
+It follows draft-ietf-httpapi-idempotency-key-header-07, which has lapsed but is a convention.
 """
 
 import asyncio

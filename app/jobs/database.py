@@ -1,4 +1,4 @@
-"""Makes or migrates the database of the jobs: tables of DBOS, our own beside them, and jobs of the release before."""
+"""Makes or migrates the database of the jobs: tables of DBOS, our own tables, and jobs of the release before."""
 
 import json
 from collections.abc import Iterator

@@ -324,7 +324,7 @@ async def child_lines(lane: Pool, kind: JobKind, store: Store, payload: Json, ti
 
 
 def need_of(store: Store, payload: Json) -> Need | None:
-    """The requirement of a job that the child process which runs it has loaded the model; None without a model."""
+    """What a job needs in its child process: the loaded model; None for a job without a model."""
     if "model" not in payload:
         return None
     return Need(payload["model"]["name"], ready, (store, {"model": payload["model"]}))

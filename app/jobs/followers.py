@@ -1,4 +1,4 @@
-"""Looks at the jobs that somebody follows or waits for: one look for all of them, however many look on."""
+"""Watches the jobs that callers follow or wait for: one query reads all of them, however many callers there are."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping

@@ -1,4 +1,4 @@
-"""Which processes compute jobs: each says every `BEAT_S` that it runs, and others finish what a silent one had begun.
+"""Which processes compute jobs: each notes every `BEAT_S` that it runs, and others take over the work of a silent one.
 
 Blocks; errors are SQLAlchemy's `DBAPIError`. Times are those of the database, whatever the clocks of the machines say.
 """

@@ -1,4 +1,4 @@
-"""The queue of parts: DBOS says which process computes which part when, and forgets none.
+"""The queue of parts (single jobs, or some rows of a batch): DBOS decides which process computes which part, and when.
 
 DBOS keeps numbers and names only; what a job is, and what became of it, is in our own tables. Blocks.
 """

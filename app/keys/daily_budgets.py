@@ -1,4 +1,4 @@
-"""How many records the models may be asked about for each API key in a day: many answers are enough to rebuild one."""
+"""How many records the models may be asked about for each API key in a day; many answers suffice to rebuild a model."""
 
 import asyncio
 from collections import Counter

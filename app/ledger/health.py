@@ -1,4 +1,4 @@
-"""Whether the ledger can do its work: a write, the space for more, and the end of the chain. Blocks."""
+"""Whether the ledger can do its work: can be written, has space, and has a sound end of its chain. Blocks."""
 
 import os
 from pathlib import Path

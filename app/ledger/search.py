@@ -1,8 +1,8 @@
 """Searches of the ledger: recourse that is not erased, newest first.
 
-A search reads one table by an index in the order of its numbers, and asks the others about each row. What is asked
-stands behind `OFFSET 0`, which PostgreSQL joins with nothing: it would begin at the newest rows of both tables, however
-long ago those are that fit.
+A search reads one table in the order of its numbers, by an index, and looks up each row in the other tables. The
+lookups have `OFFSET 0`, so that PostgreSQL does not make joins of them: a join would read both tables from their newest
+rows, even where all rows that fit are old.
 """
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""The time that surely has come, for what is deleted by its age: a clock that is wrong must not delete it."""
+"""The time that has come for sure: data is deleted by its age, and must not be because of a clock that is wrong."""
 
 import time
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Erases what is due without a running service."""
+"""Erases personal data past its retention period without a running service."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""What a letter says: ``notice_of(answer, ...) -> Notice``, all of it as people read it."""
+"""What a letter to an applicant says: `notice_of` makes it from a recorded answer, in words that people read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields

@@ -1,4 +1,4 @@
-"""A filled template as plain text and as a page: headings, paragraphs, lists, and lines that stay lines.
+"""A filled template as plain text and as an HTML page: headings, paragraphs, lists, and lines that are not joined.
 
 ``# `` begins the title, ``## `` a heading and ``### `` a label; ``- `` an entry of a list and ``1. `` one of a numbered
 list, ``| `` a line of an address, ``> `` one of the addressee's and ``_ `` one below a signature; an empty line ends a

@@ -1,4 +1,4 @@
-"""Words of the manifest that a letter needs and that are not there: names of codes, and a language's own."""
+"""Words that a letter needs and the manifest lacks: names of codes, and translations into the letter's language."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""The first load of a new version, in a child of its own, under the limits of the service's children.
+"""The first load of a new version, in a child process of its own, under the limits of the service's children.
 
-To load it compares its scores of reference records with those of its registration, in another process.
+Loading compares the model's scores of reference records with those at registration, which another process computed.
 """
 
 import asyncio

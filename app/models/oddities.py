@@ -1,4 +1,4 @@
-"""What a person would find odd about answers of a model that is tried, and the line of the manifest that mends it."""
+"""What looks odd in a tried model's answers, and the line of the manifest that mends it."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What child processes do with a model: load it, ask it. Plain data leaves; models stay where they were loaded.
+"""What child processes do with a model: load it, ask it. Results are plain data; models stay in their process.
 
 Questions about an applicant are in `app.questions.use_cases`.
 """
@@ -87,7 +87,7 @@ def needs(store: Store) -> list[Need]:
 
 
 def need_of(ref: ModelRef) -> Need:
-    """The requirement of a call that the child process which runs it has loaded the model."""
+    """What a call needs in its child process: the loaded model."""
     return Need(ref.name, ready, (ref,))
 
 

@@ -1,4 +1,4 @@
-"""The command ``recourse models try``: what registering a directory would bring, and some answers."""
+"""The command ``recourse models try``: what registering a directory would report, and some answers."""
 
 import math
 from typing import TYPE_CHECKING, Annotated

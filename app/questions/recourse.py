@@ -127,7 +127,7 @@ def compute(asked: RecourseProblem, question: Question, plan_s: float) -> Explai
 def completed(
     asked: RecourseProblem, found: RecourseResult, question: Question, plan_s: float
 ) -> tuple[RecourseResult, Preclusion | None]:
-    """The result, completed by an offer and by future models' decisions on a refused record; and a proof, if any.
+    """The result with an offer and future models' decisions added where the record is refused; and a proof or None.
 
     The proof, that no recourse exists, is sought where the search found nothing.
     """

@@ -1,4 +1,4 @@
-"""How an answer distinguishes several ways, and in which order the changes of one help most."""
+"""How the ways in an answer differ, and the order in which the changes of one way help most."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Texts that people read: letters show what a manifest says, so it has nothing that hides, turns or breaks a line."""
+"""Texts that people read: letters show parts of a manifest, so characters that hide, turn or break text are refused."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""References to registered models, as they go to child processes and into jobs."""
+"""References to registered models, as child processes and jobs get them."""
 
 from dataclasses import asdict, dataclass, field
 from functools import cache

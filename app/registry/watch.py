@@ -1,4 +1,4 @@
-"""A look at the registered models every half minute, for what follows by itself from a registration."""
+"""Looks at the registered models every half minute, to start what a registration entails."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,1 +1,1 @@
-"""One router per noun."""
+"""One router for each noun of the HTTP interface."""

@@ -1,4 +1,4 @@
-"""The values of a missing feature that a model accepts, as answers say them."""
+"""The values of a missing feature that a model accepts, as part of an answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

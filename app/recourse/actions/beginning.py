@@ -1,4 +1,4 @@
-"""Changes that a person makes anyway, made before the search begins.
+"""Changes that a person makes in any case, made in the record with which the search begins.
 
 A search changes as little as it can, so nothing but the record it begins with can make it change a feature. Here the
 included changes are made in that record: to the value that is given, or else by the least change there is, from which

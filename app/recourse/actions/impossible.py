@@ -1,4 +1,4 @@
-"""Sentences on records that a caller brings and that no person could have come to."""
+"""Sentences about records from a caller that no person could have reached."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
-"""The records between an applicant's own and one that changes several features: after some of the changes.
+"""The records between an applicant's own and one with several changes: those with only some of the changes.
 
-Time passes in them as it does in the record with all changes.
+As much time has passed in them as in the record with all changes.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The constraints of a request that bind, each with the action set that is legal without it."""
+"""The constraints of a request that rule records out, each with the action set without it."""
 
 import math
 from collections.abc import Iterator

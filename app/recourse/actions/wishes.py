@@ -1,4 +1,4 @@
-"""What a person rules out beyond the constraints, and what they will do anyway; and whether that fits a model."""
+"""What a person rules out beyond the constraints, what they will do in any case, and whether both fit a model."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Center and scale of features: as a model's own columns have them, and as people differ."""
+"""Center and scale of features: those of a model's own columns, and those that say how far apart people are."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which encoded column each column of a model is, by its name; raw rows as in the lender's own table; outputs.
+"""Finds which encoded column each column of a model is, by its name; makes raw columns and outputs.
 
 `artifact.map` names columns; without it the usual names of dummies are recognised where they are unambiguous:
 ``housing_owned`` (pandas, scikit-learn), ``cat__housing_owned`` (a ColumnTransformer), ``housing=owned`` (this

@@ -1,4 +1,4 @@
-"""The manifests that are possible where no file says which one is meant."""
+"""The manifests that are possible where no file says which of them is right."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

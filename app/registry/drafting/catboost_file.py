@@ -1,4 +1,4 @@
-"""Reads a model of CatBoost by its own library, which writes it again as ONNX; the service needs only that."""
+"""Reads a CatBoost model with CatBoost and writes it as ONNX, which is all that the service needs afterwards."""
 
 from dataclasses import replace
 from pathlib import Path

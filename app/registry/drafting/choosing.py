@@ -1,4 +1,4 @@
-"""Chooses the manifest of a draft among those that are possible, and asks where nothing shows which one is meant."""
+"""Chooses the manifest of a draft among the possible ones, and asks the lender where nothing shows which is right."""
 
 import math
 from collections.abc import Mapping, Sequence

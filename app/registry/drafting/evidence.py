@@ -1,4 +1,4 @@
-"""Tries what no file says, such as the scales of a model's columns, against the lender's scores or outcomes."""
+"""Tests what no file says, such as the scales of a model's columns, against the lender's scores or outcomes."""
 
 import math
 from collections.abc import Sequence

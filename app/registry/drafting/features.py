@@ -1,4 +1,4 @@
-"""What the manifest says of each feature."""
+"""What a drafted manifest says of each feature."""
 
 import math
 import re
@@ -356,7 +356,7 @@ def _plain(number: float) -> int | float:
 def fills(features: Sequence[FeatureDraft], columns: Mapping[str, Column]) -> list[dict[str, int | float]]:
     """The ways to fill missing numbers, each with a number by feature: medians, means, and zeros.
 
-    One empty way where no number is missing.
+    A single empty mapping where no number is missing.
     """
     named = [found.name for found in features if found.keys.get("missing") and columns[found.name].numbers is not None]
     if not named:

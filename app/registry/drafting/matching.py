@@ -1,4 +1,4 @@
-"""Which columns of the model come from which of the records: as they are, or one for each level of a category."""
+"""Finds the column of the records that each column of the model comes from: the same column, or one of its levels."""
 
 import re
 from collections.abc import Mapping, Sequence

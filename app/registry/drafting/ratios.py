@@ -1,4 +1,4 @@
-"""Numbers that follow from others in every record: from a level, such as years of an education, or as ratio or sum."""
+"""Numbers that follow from other features in every record: from a level (years of an education), as ratio or sum."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The number that a model reads as a missing value, where its file shows that there were missing values in training."""
+"""The number that a model reads as a missing value, where its file shows that the training had missing values."""
 
 from collections.abc import Mapping, Sequence
 

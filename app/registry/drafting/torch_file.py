@@ -1,4 +1,4 @@
-"""What a state dict says: the widths of dense layers. Neither the activation nor the scales of the columns."""
+"""What a state dict says: the widths of dense layers, but neither the activation nor the scales of the columns."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The secret that a renewed key had before, and until when it opens as well."""
+"""The previous secret of a renewed key, and the time until which it is still accepted."""
 
 import sqlalchemy as sa
 from alembic import op
