@@ -51,7 +51,7 @@ def answered(answer: RecourseAnswer, *, scores: bool = True) -> str:
 
 
 def frame(payload: Json, offset: int) -> Frame:
-    """The frame of the answer to one row, with its own id, seed and times.
+    """The frame (id, model, seed, times and so on) of the answer to one row.
 
     `offset` is the row's position in the payload.
     """

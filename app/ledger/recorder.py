@@ -184,11 +184,11 @@ class Recorder:
         return self._clock is not None and self._clock.doubted
 
     def believed_now(self) -> datetime:
-        """The time of this machine's clock; while the clock is doubted, the newest known time plus the time since."""
+        """This machine's time; if that is far ahead of the newest entry, the newest known time plus the time since."""
         return datetime.now(UTC) if self._clock is None else self._clock.now()
 
     def clock_warnings(self) -> list[str]:
-        """One sentence if this machine's clock is doubted; else empty."""
+        """One sentence if this machine's clock is far ahead of the newest entry; else empty."""
         if self._clock is None:
             return []
         sure, own = self._clock.now(), datetime.now(UTC)

@@ -121,7 +121,7 @@ def render(frame: Frame, action_set: ActionSet, found: Offers) -> OffersAnswer:
 
 
 def offer_answer(action_set: ActionSet, found: Counterfactual, scale: PointScale | None, lead: int) -> Offer:
-    """One offer in the model's own features and units; `lead` is the index of the leading term."""
+    """The part of an answer about one offer; `lead` is the index of the feature that `share` is about."""
     space, fact = action_set.space, action_set.factual_raw.tolist()
     terms = {j: space.features[j] for j in terms_of(space)}
     row = found.row_raw.tolist()

@@ -118,7 +118,7 @@ class ActionSet:
 
     @property
     def is_box(self) -> bool:
-        """Whether the set is a product of intervals: no lattice, gap, category, rule or cap on changes."""
+        """Whether the set is a product of intervals: without steps between numbers, gaps, categories, rules or cap."""
         return not (self.step_raw.any() or self.has_gaps or self.is_coupled or self.max_changes is not None)
 
     def limits(self) -> list[list[Limit]]:

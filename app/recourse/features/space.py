@@ -94,7 +94,7 @@ class FeatureSpace:
 
     @cached_property
     def most_spreads(self) -> Float[np.ndarray, "p"]:
-        """Largest distance that counts as moved by each feature, in spreads: 1 for a categorical one, else infinite."""
+        """The most that a change can move each feature, in spreads: 1 for a categorical one, else infinite."""
         most = np.full(self.p, np.inf)
         most[self.groups] = 1.0
         return most
