@@ -35,6 +35,7 @@ from benchmarks import (
     traces,
     walk,
     ways,
+    wide,
 )
 
 TABLES: dict[str, Callable[[], None]] = {
@@ -66,6 +67,8 @@ TABLES: dict[str, Callable[[], None]] = {
     "rules": rules.table,
     "walk": walk.table,
     "ways": ways.table,
+    "wide": wide.wide,
+    "slowest": wide.slowest,
     "pipelines": pipelines.table,
     "formats": formats.table,
     **future_models.TABLES,

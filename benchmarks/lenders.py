@@ -287,14 +287,7 @@ def registered(
     folder: Path, data: Records, space: FeatureSpace, family: Family, today: Any, training: np.ndarray
 ) -> RegisteredModel:
     """The model as a lender registers it: with labelled reference records and nothing of the recipe."""
-    directory = folder / "model"
-    write_model(
-        directory,
-        identity={"id": "lender", "version": "1", "title": data.name, "encoding": {"spread": "encoding"}},
-        space=space, network=_placeholder(space), threshold=data.threshold, reference_raw=data.rows_raw[training],
-    )  # fmt: skip
-    content, described = family.artifact(today, space)
-    replace_artifact(directory, content, **described)
+    directory = written(folder, data, space, family, today, training)
     manifest = yaml.safe_load((directory / "model.yaml").read_text())
     manifest |= {"label": "outcome", "futures": {"source": "auto"}}
     (directory / "model.yaml").write_text(yaml.safe_dump(manifest, sort_keys=False))
@@ -303,6 +296,19 @@ def registered(
     joined = (f"{line},{outcome}" for line, outcome in zip(lines, outcomes, strict=True))
     (directory / "reference.csv").write_text("\n".join(joined) + "\n")
     return Registry(folder / "store").register(directory)
+
+
+def written(folder: Path, data: Records, space: FeatureSpace, family: Family, today: Any, training: np.ndarray) -> Path:
+    """The directory of a model with reference records, which are not labelled."""
+    directory = folder / "model"
+    write_model(
+        directory,
+        identity={"id": "lender", "version": "1", "title": data.name, "encoding": {"spread": "encoding"}},
+        space=space, network=_placeholder(space), threshold=data.threshold, reference_raw=data.rows_raw[training],
+    )  # fmt: skip
+    content, described = family.artifact(today, space)
+    replace_artifact(directory, content, **described)
+    return directory
 
 
 def _placeholder(space: FeatureSpace) -> Any:

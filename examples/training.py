@@ -23,6 +23,7 @@ from app.recourse.models.score import sigmoid
 
 WEIGHTS = "weights.safetensors"
 REFERENCE = "reference.csv"
+FEATURE = TypeAdapter(Feature)
 WORDS = ("reason", "sentence", "level_names", "words")
 """Keys of a feature that say what people call it, each on a line of its own in the manifest."""
 
@@ -180,9 +181,8 @@ def _text(value: object) -> str:
 
 def _stated(feature: Feature) -> dict[str, Any]:
     """What the manifest says about a feature: everything that is not a default, and what a person can do."""
-    whole = TypeAdapter(Feature)
-    stated = whole.dump_python(feature, mode="json", exclude_defaults=True, by_alias=True)
-    stated = {key: stated.get(key, value) for key, value in whole.dump_python(feature, by_alias=True).items()
+    stated = FEATURE.dump_python(feature, mode="json", exclude_defaults=True, by_alias=True)
+    stated = {key: stated.get(key, value) for key, value in FEATURE.dump_python(feature, by_alias=True).items()
               if key in stated or key == "change"}  # fmt: skip
     return {
         key: _plain(value) if key in ("min", "max", "step") or isinstance(value, dict) else value

@@ -22,6 +22,8 @@ from app.recourse.actions.advice_ranges import (
     Limit,
     Range,
     arrays_of,
+    arrays_within,
+    ends_of,
     least_worth,
     limits_of,
     range_of,
@@ -147,8 +149,10 @@ class ActionSet:
 
     def ranged(self, others: Mapping[int, Range]) -> "ActionSet":
         """The action set in which the features with the indices in `others` have the ranges given there."""
-        ranges = [others.get(j) or self.range(j) for j in range(self.space.p)]
-        return replace(self, **arrays_of(self.space, ranges))
+        ends = np.array([self.lower_raw, self.below_raw, self.above_raw, self.upper_raw])
+        ends[:, list(others)] = ends_of(others.values())
+        levels = {**self.restricted, **{j: one.levels for j, one in others.items()}}
+        return replace(self, **arrays_within(self.space, ends, levels))
 
     def without_horizon(self) -> "ActionSet":
         """The action set of the same person without a limit of time."""

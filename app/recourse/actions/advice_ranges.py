@@ -11,7 +11,7 @@ advice. Where a feature has a lattice, all four ends lie on it.
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -68,7 +68,7 @@ class Range:
     @property
     def is_open(self) -> bool:
         """Whether the range has a value other than the person's own."""
-        return bool(self.lower != self.upper) if self.levels is None else len(self.levels) > 1
+        return self.lower != self.upper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,14 +332,32 @@ def number_of(feature: Feature, value: float | str) -> float:
     return float(value) if feature.is_number else float(feature.levels.index(value))
 
 
-def arrays_of(space: FeatureSpace, ranges: Sequence[Range]) -> dict[str, Any]:
-    """The fields of an `ActionSet` that the ranges of all features determine, by name."""
+def ends_of(ranges: Iterable[Range]) -> Float[np.ndarray, "4 k"]:
+    """`lower`, `below`, `above` and `upper` of each range."""
     ends = np.array([(one.lower, one.below, one.above, one.upper) for one in ranges], dtype=float)
-    lower, below, above, upper = ends.reshape(-1, 4).T
-    movable = np.array([one.is_open for one in ranges], dtype=bool)
+    return np.ascontiguousarray(ends.reshape(-1, 4).T)
+
+
+def arrays_of(space: FeatureSpace, ranges: Sequence[Range]) -> dict[str, Any]:
+    """The fields of an `ActionSet`, by name, that hold the ranges and lattices of all features."""
+    return arrays_within(space, ends_of(ranges), {j: one.levels for j, one in enumerate(ranges)})
+
+
+def arrays_within(
+    space: FeatureSpace, ends: Float[np.ndarray, "4 p"], levels: Mapping[int, tuple[int, ...] | None]
+) -> dict[str, Any]:
+    """`arrays_of` ranges whose ends are known.
+
+    Parameters
+    ----------
+    ends : as from `ends_of`, of all features
+    levels : those of features of which not all from `lower` to `upper` are possible; None where they are
+    """
+    lower, below, above, upper = ends
+    movable = lower != upper
     step, anchor = (np.where(movable, part, 0.0) for part in space.lattice_raw)
     return {
         "lower_raw": lower, "below_raw": below, "above_raw": above, "upper_raw": upper, "movable": movable,
         "step_raw": step, "anchor_raw": anchor,
-        "restricted": {j: one.levels for j, one in enumerate(ranges) if one.levels is not None},
+        "restricted": {j: some for j, some in levels.items() if some is not None},
     }  # fmt: skip

@@ -244,10 +244,11 @@ def joint_lower_bound(
     if not columns.size:
         draws = 1
     noise = standard_noise("gaussian", seed, draws, len(columns)) * std[columns]
-    root = moments.root[columns]
+    varies = moments.root[columns].any(axis=1)  # of a wide schema, few weights do
+    root, moved = moments.root[columns[varies]], noise[:, varies]
     side, own = moments.root.T @ point, root @ root.T
     mean = float(point @ moments.mean) + noise @ moments.mean[columns]
-    variance = float(side @ side) + 2.0 * noise @ (root @ side) + ((noise @ own) * noise).sum(axis=1)
+    variance = float(side @ side) + 2.0 * moved @ (root @ side) + ((moved @ own) * moved).sum(axis=1)
     length = np.sqrt(float(point @ point) + 2.0 * noise @ point[columns] + (noise**2).sum(axis=1))
     lower = lower_of(mean / length, np.sqrt(np.maximum(variance, 0.0)) / length, radius, bell=bell)
     value = float(lower.mean())

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-GAP = 1e-6
+GAP = 1e-4
 """Relative: smaller savings are not searched for."""
 SLACK = 1e-9
 """The need is met up to this share of it, so that rounding does not cost a whole step."""

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from app.recourse.search.knapsack import QUICK, THOROUGH, Knapsack
-from app.recourse.search.knapsack_amounts import Item
+from app.recourse.search.knapsack_amounts import GAP, Item
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, examples
 
 pytestmark = CHECKED_AT_RANDOM
+
+NEAR = 1.01 * GAP
 
 
 def cover(items: list[Item], need: float, uses: int, branches: int = THOROUGH) -> tuple[list[float] | None, bool]:
@@ -113,7 +115,7 @@ def test_small_lattices_are_searched_as_well_as_by_trying_everything(items: list
     assert proven
     assert (moves is None) == math.isinf(best)
     if moves is not None:
-        assert check(items, moves, need, uses) <= best * (1 + 2e-6)
+        assert check(items, moves, need, uses) <= best * (1 + NEAR)
 
 
 def random_items(rng: np.random.Generator, n: int) -> list[Item]:
@@ -151,7 +153,7 @@ def test_moves_cost_what_the_mixed_integer_program_says(seed: int) -> None:
     assert proven
     assert (moves is None) == math.isinf(best)
     if moves is not None:
-        assert check(items, moves, need, uses) == pytest.approx(best, rel=2e-6)
+        assert check(items, moves, need, uses) == pytest.approx(best, rel=NEAR)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -165,7 +167,7 @@ def test_a_quick_search_of_many_items_is_as_good_unless_it_says_that_it_may_not_
     if moves is not None:
         cost = check(items, moves, need, uses)
         assert cost >= best * (1 - 1e-6)
-        assert cost <= best * (1 + 2e-6) or not proven
+        assert cost <= best * (1 + NEAR) or not proven
     elif proven:
         assert math.isinf(best)
 
@@ -194,7 +196,7 @@ def test_items_of_all_sizes_and_about_the_same_value_are_settled(seed: int) -> N
     moves, proven = cover(items, need, uses)
     assert proven
     assert moves is not None
-    assert check(items, moves, need, uses) == pytest.approx(by_highs(items, need, uses), rel=2e-6)
+    assert check(items, moves, need, uses) == pytest.approx(by_highs(items, need, uses), rel=NEAR)
 
 
 def test_hundreds_of_items_are_no_matter() -> None:
@@ -211,7 +213,7 @@ def test_hundreds_of_items_are_no_matter() -> None:
 
 def test_a_search_stops_at_its_deadline_and_says_so() -> None:
     rng = np.random.default_rng(1)
-    items = [Item(per_cost, 1.0, 0.01, 0.01, 5.0) for per_cost in rng.uniform(0.2, 0.45, 100).tolist()]
+    items = [Item(per_cost, 1.0, 1.0, 1.0, 5.0) for per_cost in rng.uniform(0.2, 0.45, 100).tolist()]
     need = 0.5 * most_gain(items, 100)
     knapsack = Knapsack(items, 100)
     assert knapsack.cover(need, 10**9, deadline=time.monotonic() + 0.1)[1] is False
@@ -234,7 +236,7 @@ def test_the_price_of_a_use_settles_a_cap_in_few_branches() -> None:
         moves, proven = cover(items, need, 6, 150)
         assert proven
         assert moves is not None
-        assert check(items, moves, need, 6) == pytest.approx(by_highs(items, need, 6), rel=2e-6)
+        assert check(items, moves, need, 6) == pytest.approx(by_highs(items, need, 6), rel=NEAR)
 
 
 # --- cases with a known answer ---------------------------------------------------------------------------------------
@@ -269,7 +271,7 @@ def test_hundreds_of_items_that_leap_are_no_matter(count: int) -> None:
         moves, proven = cover(items, need, count)
         assert proven
         assert moves is not None
-        assert check(items, moves, need, count) == pytest.approx(by_highs(items, need, count), rel=2e-6)
+        assert check(items, moves, need, count) == pytest.approx(by_highs(items, need, count), rel=NEAR)
 
 
 def test_an_odd_first_step_counts_as_one_move() -> None:
