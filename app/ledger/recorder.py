@@ -161,8 +161,8 @@ class Recorder:
     async def sweep(self, *, trust_clock: bool = False) -> int:
         """Erase the personal data of expired recourses older than the retention period; returns their number.
 
-        Expired idempotent answers and old counts of daily budgets are deleted, too. The time is that of this machine's
-        clock; but without `trust_clock` not that of a clock which is far ahead of the newest entry (`believed_now`).
+        Expired idempotent answers and old counts of daily budgets are deleted, too. With `trust_clock` the time is that
+        of this machine's clock, else `believed_now`.
         """
         time_of = partial(datetime.now, UTC) if trust_clock else self._sure_now
         await self.run(lambda engine: IdempotentAnswers(engine).sweep(time_of(), datetime.now(UTC)))

@@ -81,7 +81,7 @@ WISHES, NO_WISHES = TypeAdapter(Wishes), Wishes()
 
 
 class AnyQuestion(Strict):
-    """What every question about an applicant has."""
+    """The part of a request that every question about an applicant has."""
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     """`id` for its newest active version, or `id@version`."""
@@ -159,7 +159,7 @@ class ApplicantQuestion(RecourseQuestion):
 
 
 class SeveralWays(Strict):
-    """How many alternatives."""
+    """The part of a request that says how many alternatives are sought."""
 
     count: Count | None = None
     """Ways, up to this many, that differ in what is changed; the cheapest first. None changes all features that an

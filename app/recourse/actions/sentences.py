@@ -242,7 +242,7 @@ def number_text(
 
 
 def level_text(feature: Feature, level: RawValue, phrases: Phrases = ENGLISH) -> str:
-    """The name of a level for people: the manifest's own, else the level itself, or its truth value in words."""
+    """The name of a level for people: the manifest's own, else a word for true or false, or the level itself."""
     named = feature.level_names.get(feature.level_key(level))
     return named or ({True: phrases.is_true, False: phrases.is_false}[level] if isinstance(level, bool) else str(level))
 

@@ -57,9 +57,10 @@ def fit_encoding(
 def fit_spread(features: Sequence[Feature], rows_raw: Float[np.ndarray, "n p"]) -> tuple[Feature, ...]:
     """The features with a `center` and `scale` that say how far apart people are, whatever scales the model uses.
 
-    The scale is the feature's `spread`, else the standard deviation of the values after those beyond the first and last
-    hundredth are moved there. A few very large values hardly change it, and for a normal distribution it is within 3 %
-    of the deviation of all values. Missing values and special codes are left out. A binary is always 0 or 1.
+    The scale is the `spread` that a feature states. Else it is the standard deviation of the values, after those beyond
+    the first and last hundredth are moved there: so a few very large values hardly change it, and for a normal
+    distribution it is within 3 % of the deviation of all values. Missing values and special codes are left out. A
+    binary is always 0 or 1.
 
     Parameters
     ----------

@@ -223,10 +223,7 @@ class Reader:
         return part
 
     def sum(self) -> object:
-        """Read a sum and return its expression.
-
-        A pair of parentheses with nothing beside it gives what `inside` reads, which may be a condition of a rule.
-        """
+        """Read a sum and return its expression, or a condition in parentheses where these are the whole sum."""
         return self._chain(self._product, "+", "-")
 
     def inside(self) -> object:
