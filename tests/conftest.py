@@ -3,12 +3,14 @@
 import asyncio
 import inspect
 import io
+import resource
 import shutil
 import ssl
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,6 +62,17 @@ def until(condition: Callable[[], object], *, within_s: float = 120.0) -> None:
         waited = time.monotonic() - began
         assert waited < within_s, "waited in vain"
         time.sleep(min(max(0.01, waited / 10), 0.25))
+
+
+@contextmanager
+def small_files(most_bytes: int) -> Iterator[None]:
+    """No file of this process may become larger, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 OWN_SERVERS = {"start", "cluster", "odd_server"}

@@ -16,7 +16,7 @@ from app.api.deps import service_of
 from app.api.errors import LONGEST_TOKEN, faults_of, in_body
 from app.collector import uncollected
 from app.errors import BodyTooLarge, InvalidRequest, MalformedJson, StateUnusable, UnsupportedMediaType
-from app.service import Service
+from app.store.state import spool_directory
 
 JSON = "application/json"
 
@@ -128,7 +128,8 @@ async def spooled(request: Request) -> BufferedRandom:
     """
     try:
         if _KEY not in request.scope:
-            request.scope[_KEY] = await asyncio.to_thread(_new_file, service_of(request))
+            directory = spool_directory(service_of(request).settings)
+            request.scope[_KEY] = await asyncio.to_thread(tempfile.TemporaryFile, dir=directory)
             await _store(request, request.scope[_KEY])
         file: BufferedRandom = request.scope[_KEY]
         file.seek(0)  # writes what is in its buffer
@@ -143,13 +144,6 @@ def close_spooled(request: Request) -> None:
         # What could not be written is in its buffer still, and the request was refused for it.
         with suppress(OSError):
             file.close()
-
-
-def _new_file(service: Service) -> BufferedRandom:
-    settings = service.settings
-    # Where databases are files, there is a disk for them; a temporary directory may be memory.
-    directory = settings.state_dir if settings.database_url is None else None
-    return tempfile.TemporaryFile(dir=directory)
 
 
 async def _store(request: Request, file: BufferedRandom) -> None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -27,6 +28,7 @@ from app.pool.turns import caller
 from app.questions.answers import Json
 from app.registry.ref import Store
 from app.store.engine import UNREACHABLE
+from app.store.state import spooling
 from app.tracing import span
 
 Answer = TypeVar("Answer")
@@ -101,6 +103,8 @@ class Executor:
     keep: Keep
     ended: Callable[[Job], None]
     """Notes that a job has ended."""
+    directory: Path | None = None
+    """Where the lines of a job are written for its last part; the temporary directory of the system when absent."""
     turns: WeakValueDictionary[tuple[str, bool], asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
     """For each key, of single jobs and of groups: those that may be in the lane at once. Others wait here, since its
     queue is short and has a time limit; another server with more children may have set how many each worker takes."""
@@ -221,13 +225,13 @@ class Executor:
     async def _closing(self, part: Part) -> list[str]:
         """The result of a job, as the one line of its last part, from the lines of all parts before it.
 
-        A file takes them to the child, so that neither process holds them all.
+        A file takes them to the child, so that neither process holds them all. Raises `StateUnusable`.
         """
-        with NamedTemporaryFile("w", encoding="utf-8") as file:
+        with spooling(self.directory), NamedTemporaryFile("w", encoding="utf-8", dir=self.directory) as file:
             for number in range(part.number):
                 text = await self._insist(partial(self.records.lines, part.job, number))
                 await asyncio.to_thread(file.write, text)
-            file.flush()
+            await asyncio.to_thread(file.flush)
             payload = {**part.payload, "lines": file.name}
             async with self._turn(alone=True):
                 (line,) = await child_lines(self.lane, self._function(part.kind), self.store, payload, CLOSING_S)

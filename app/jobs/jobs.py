@@ -29,6 +29,7 @@ from app.pool.pool import Pool
 from app.questions.answers import Json
 from app.registry.ref import Store
 from app.settings import Settings
+from app.store.state import spool_directory
 
 if TYPE_CHECKING:
     from app.jobs.worker import Worker
@@ -65,7 +66,7 @@ class Jobs:
         self._metrics = metrics or Metrics()
         self._executor = partial(
             Executor, lane=lane, store=store, kinds=kinds, stop_others=self._stop_parts, finish=finish, fail=fail,
-            keep=keep, ended=self._note_end,
+            keep=keep, ended=self._note_end, directory=spool_directory(settings),
         )  # fmt: skip
         self._connection = Connection(settings, self._new_worker)
         self._retention = Retention(self._connection, settings.jobs_days)

@@ -15,6 +15,7 @@ from app.questions.batch_files import Batch, in_order, lane_of
 from app.registry.ref import Store
 from app.registry.version import RegisteredModel
 from app.settings import Settings
+from app.store.state import spooling
 
 
 def figures(
@@ -40,7 +41,7 @@ async def _asked(
     asked = list(rows)
     lane = lane_of(settings, store)
     try:
-        with NamedTemporaryFile("w", encoding="utf-8") as file:
+        with spooling(None), NamedTemporaryFile("w", encoding="utf-8") as file:
             async for lines in in_order(lane, job, store, payload, iter(asked), 0):
                 file.writelines(f"{line}\n" for line in lines)
                 done += len(lines)

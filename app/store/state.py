@@ -1,6 +1,10 @@
 """The directory of the service's own files."""
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from app.errors import StateUnusable
 from app.settings import Settings
@@ -17,3 +21,20 @@ def require_state(settings: Settings) -> None:
         raise StateUnusable(f"{StateUnusable.__doc__} {directory}: {error.strerror}.") from None
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
         raise StateUnusable(f"{StateUnusable.__doc__} {directory}")
+
+
+def spool_directory(settings: Settings) -> Path | None:
+    """Where large temporary files are written; None for the temporary directory of the system.
+
+    Where databases are files, there is a disk for them; a temporary directory may be memory.
+    """
+    return settings.state_dir if settings.database_url is None else None
+
+
+@contextmanager
+def spooling(directory: Path | None) -> Iterator[None]:
+    """Raise `StateUnusable`, which names the directory, where writing a temporary file fails, as on a full disk."""
+    try:
+        yield
+    except OSError as error:
+        raise StateUnusable(f"{directory or tempfile.gettempdir()} cannot be written: {error.strerror}.") from None

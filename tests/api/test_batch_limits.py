@@ -1,10 +1,7 @@
 """Batches that would take all of the machine: refused in time, with a sentence, and without other callers waiting."""
 
 import asyncio
-import resource
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,7 @@ from app.errors import BodyTooLarge, StateUnusable
 from app.main import create_app
 from app.settings import Settings
 from tests.api.asking import APPLICANT, problem
-from tests.conftest import Running
+from tests.conftest import Running, small_files
 
 CSV = {"Content-Type": "text/csv"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -71,17 +68,6 @@ def test_a_batch_that_takes_too_long_to_read_is_refused(monkeypatch: pytest.Monk
     with pytest.raises(BodyTooLarge, match="send fewer applicants"):
         for _ in timely(iter(int, 1)):
             pass
-
-
-@contextmanager
-def small_files(most_bytes: int) -> Iterator[None]:
-    """No file of this process may become larger, as on a disk that is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("headers", [CSV, NDJSON])

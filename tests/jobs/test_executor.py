@@ -24,6 +24,7 @@ from app.pool.pool import Pool
 from app.questions.schema import LONGEST_DEADLINE_MS
 from app.registry.ref import Store
 from app.store.engine import UNREACHABLE, open_engine
+from tests.conftest import small_files
 
 SILENT = [sa.exc.OperationalError("select 1", {}, Exception()), *(kind() for kind in UNREACHABLE[1:])]
 """How SQLAlchemy says that a database cannot be reached."""
@@ -67,10 +68,10 @@ def numbered(_store: Store, payload: dict[str, Any]) -> list[str]:
     return [json.dumps(payload["first"] + i) for i in range(len(payload["rows"]))]
 
 
-def add(records: Records, rows: int | None, kind: str = BATCH) -> Job:
-    """A new batch with so many rows, or a single job."""
+def add(records: Records, rows: int | None, kind: str = BATCH, *, closed: bool = False) -> Job:
+    """A new batch with so many rows, or a single job; if `closed`, with a last part of all lines."""
     job = {"id": new_id("job"), "kind": kind, "payload": {"deadline_s": 1.0}, "detail": "full", "key": None}
-    records.submit({**job, "timeout_s": None if rows else 1.0}, [{}] * rows if rows else None)
+    records.submit({**job, "timeout_s": None if rows else 1.0}, [{}] * rows if rows else None, closed=closed)
     return load(records, str(job["id"]))
 
 
@@ -208,6 +209,42 @@ def test_of_a_batch_that_ended_meanwhile_nothing_is_recorded(records: Faulty, mo
 
     monkeypatch.setattr(Pool, "run", run)
     assert compute(new_executor(records, keep=keep), job).status is JobStatus.CANCELLED
+
+
+def test_the_lines_of_all_parts_are_on_the_disk_of_the_state(tmp_path: Path, records: Faulty) -> None:
+    seen: list[Path] = []
+
+    def compute_closing(store: Store, payload: dict[str, Any]) -> list[str]:
+        if "lines" not in payload:
+            return numbered(store, payload)
+        seen.append(Path(payload["lines"]))
+        return [json.dumps(seen[0].read_text())]
+
+    kinds: Any = {BATCH: compute_closing}
+    job = add(records, 2, closed=True)
+    executor = new_executor(records, kinds=kinds, directory=tmp_path)
+    compute(executor, job)
+    assert compute(executor, job, 1).status is JobStatus.SUCCEEDED
+    assert records.lines(job.id, 1) == '"0\\n1\\n"\n'
+    assert [one.parent for one in seen] == [tmp_path]
+    assert not seen[0].exists()
+
+
+def test_a_full_disk_ends_a_job_and_is_named(tmp_path: Path, records: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(*_: Any, **_times: Any) -> Any:
+        pytest.fail("the lines are incomplete")
+
+    job = add(records, 2, closed=True)
+    executor = new_executor(records, directory=tmp_path)
+    compute(executor, job)
+    monkeypatch.setattr(Pool, "run", run)
+    monkeypatch.setattr(records, "lines", lambda *_: "x" * 3_000_000)
+    with small_files(2_000_000):
+        error = compute(executor, job, 1).error
+    assert error is not None
+    assert error.code == "state-unusable"
+    assert f"{tmp_path} cannot be written: File too large" in error.detail
+    assert not [one for one in tmp_path.iterdir() if "sqlite" not in one.name]
 
 
 def new_executor(records: Records, **changes: Any) -> Executor:
