@@ -108,7 +108,10 @@ class WaySearch:
         """Replies of a remote model to what was asked or comes soon."""
 
     def run(self) -> list[Grounded]:
-        """Search the ways, cheapest first: as many as are asked for, or fewer if fewer exist or time runs out."""
+        """Search the ways: as many as are asked for, or fewer if fewer exist or time runs out.
+
+        The cheapest comes first; under stress, the one that withstands most.
+        """
         listed: list[Grounded] = []
         closed = [frozenset(some) for some in self.problem.action_set.barred]
         """Sets that no further way contains."""
@@ -145,7 +148,10 @@ class WaySearch:
                 if frozen | {j} not in seen:
                     seen.add(frozen | {j})
                     heapq.heappush(waiting, (answer.key, next(newest), frozen | {j}, None))
-        return self._in_order(listed)
+        found, wanted = self._in_order(listed), self.problem.future_validity
+        if wanted is None or not self.problem.under_stress:
+            return found
+        return sorted(found, key=lambda one: -withstands(self.problem, one.best.row_raw, wanted))
 
     def result(self, listed: list[Grounded]) -> RecourseResult:
         """The ways that `run` found as one answer, or a verdict where it found none."""
