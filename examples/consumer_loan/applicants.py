@@ -23,15 +23,17 @@ FEATURES = (
     ),
     Feature(
         name="monthly_income", type=FeatureType.CONTINUOUS, label="Net monthly income", unit="EUR", min=500, max=15000,
-        decimals=0, change=Change.INCREASE, cost=4.0, max_change=MaxChange(relative=0.2), **words_of("monthly_income"),
+        decimals=0, change=Change.INCREASE, cost=4.0, max_change=MaxChange(relative=0.2), takes=Takes(months=3),
+        **words_of("monthly_income"),
     ),
     Feature(
         name="monthly_debt", type=FeatureType.CONTINUOUS, label="Monthly payments on other debts", unit="EUR", min=0,
-        max=6000, decimals=0, change=Change.DECREASE, **words_of("monthly_debt"),
+        max=6000, decimals=0, change=Change.DECREASE, takes=Takes(months=2), **words_of("monthly_debt"),
     ),
     Feature(
         name="card_utilisation", type=FeatureType.CONTINUOUS, label="Share of card and overdraft limits in use",
-        unit="%", min=0, max=100, decimals=0, change=Change.DECREASE, cost=0.7, **words_of("card_utilisation"),
+        unit="%", min=0, max=100, decimals=0, change=Change.DECREASE, cost=0.7, takes=Takes(months_per_unit=0.03),
+        **words_of("card_utilisation"),
     ),
     Feature(
         name="late_payments", type=FeatureType.INTEGER, label="Late payments in the last 24 months", min=0, max=6,
@@ -73,7 +75,8 @@ FEATURES = (
 `cost` is the lender's policy on what to advise first: a standard deviation of income is harder to come by than one of
 the card balance, and no advice says to move house while anything else helps, nor to buy one. Two years more in a job
 take two years, so they are no advice for an answer of three months. An income is not advised to grow by more than a
-fifth.
+fifth, and a raise takes three months. A debt is paid off or rescheduled within two; in a month people pay a third of
+their limits back.
 """
 
 ANNUAL_RATE = 0.08
