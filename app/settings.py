@@ -96,7 +96,11 @@ class Settings(BaseSettings):
     lender_contact: str = ""
     """Where applicants ask questions and have a person decide: an office, a number, an address."""
     lender_authority: str = ""
-    """Name and address of the authority that supervises the lender, for letters that state it."""
+    """Name and address of the authority to which applicants complain about decisions, for letters that state it."""
+    lender_data_authority: str = ""
+    """The same of the authority to which they complain about the use of their data."""
+    lender_debt_advice: str = ""
+    """Name and address of a service that advises people in debt, for letters that refer to it."""
     lender_bureau: Annotated[tuple[str, ...], NoDecode] = ()
     """Name, address and telephone number of the consumer reporting agency whose reports the lender uses, for letters
     that state it, lines separated by semicolons; `none` where the lender uses no reports."""

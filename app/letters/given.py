@@ -5,7 +5,8 @@ from typing import Any
 
 from app.errors import NoticeIncomplete
 from app.keys.keys import may_read_scores
-from app.letters.letter import Facts, Lender, Notice, notice_of
+from app.letters.letter import Facts, notice_of
+from app.letters.notice import Lender, Notice
 from app.letters.regime import Templates
 from app.letters.template import LENDER
 from app.letters.words import Spoken, missing_words
@@ -28,7 +29,11 @@ def lender_of(settings: Settings) -> Lender:
 def word_gaps(model: RegisteredModel, settings: Settings) -> list[str]:
     """A sentence for each language in which some letter about a model would lack words of its manifest."""
     templates = Templates.of(settings)
-    spoken = Spoken(features=model.space.schema, titles=model.manifest.titles, default=templates.default)
+    manifest = model.manifest
+    spoken = Spoken(
+        model=model.id, features=model.space.schema, title=manifest.title, titles=manifest.titles,
+        default=templates.default,
+    )  # fmt: skip
     return list(spoken.gaps(templates.languages))
 
 

@@ -31,6 +31,10 @@ class Language(InputPart):
     """How long a way takes, with ``{time}``."""
     percent: str
     """A share, with ``{n}``."""
+    at_once: str = "more than {n} at the same time"
+    """Changes that the request ruled out."""
+    partly: str = "{name} in part"
+    """A feature of which it ruled some values out."""
     below: str = "< {to}"
     """A share that is smaller than the smallest that can be written, ``{to}``."""
     above: str = "> {to}"

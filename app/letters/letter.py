@@ -1,21 +1,22 @@
 """What a letter to an applicant says: `notice_of` makes it from a recorded answer, in words that people read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from app.letters.language import Language
+from app.letters.notice import Lender, Notice, NoticeReason, NoticeWay
 from app.questions.answers import Json, Timestamp
 from app.questions.frame import Frame
 from app.questions.question import Case
 from app.questions.ways import changes_in_order
 from app.recourse.actions.accepted_values import AcceptedValues
 from app.recourse.actions.constraints import Constraints
+from app.recourse.actions.phrases import fill
 from app.recourse.actions.sentences import about_text, change_text, title_text
 from app.recourse.actions.timing import DAYS_PER_MONTH
-from app.recourse.answer_part import AnswerPart
 from app.recourse.features import Feature, RawValue, Takes
+from app.recourse.features.expression import parse_expression
 from app.recourse.method_run import UNSEEN_WARNING
 from app.recourse.models.score import PointScale
 from app.recourse.promise import promise_text, ways_text
@@ -23,149 +24,8 @@ from app.recourse.reasons import Departure, departure, is_unadvised, reason_text
 from app.recourse.shares import digits_apart
 from app.store.timestamps import timestamp
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lender(AnswerPart):
-    """Who sends the letter; from the operator's settings, empty where they say nothing."""
-
-    name: str
-    """Its name."""
-    address: tuple[str, ...]
-    """Its lines."""
-    contact: str
-    """Where the applicant can ask, and have a person decide."""
-    authority: str
-    """Who supervises the lender."""
-    bureau: tuple[str, ...]
-    """Lines of the consumer reporting agency whose report was used; `none` alone where none was."""
-    signatory: tuple[str, ...] = ()
-    """Lines of who signs; none where only the lender's name stands below the letter."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeReason(AnswerPart):
-    """A principal reason."""
-
-    code: str | None
-    """Code of the reason in the letter's regime; null where it has none."""
-    text: str
-    """The reason as a sentence or phrase."""
-    value: str | None
-    """The applicant's value; null where `text` says it, or where it has no order."""
-    usual: str | None
-    """What is usual among those whom the applicant is compared with; null where the value has no order."""
-    common: bool
-    """Whether the value is the usual one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeWay(AnswerPart):
-    """One way to a yes."""
-
-    number: int
-    """From 1."""
-    steps: tuple[str, ...]
-    """In the order in which each helps most."""
-    time: str | None
-    """How long it takes; null where the model says nothing of it."""
-    late: bool
-    """Whether it takes longer than the letter is valid."""
-    probability: str | None
-    """The model's probability of the favourable outcome then; null for a model without one, or with points, and where
-    the applicant states a value that is not known yet."""
-    points: str | None
-    """Its points then, of a model that gives points; null also where a value is not known yet."""
-    promise: str | None
-    """What can be promised of future models, with the condition; null where there are none, and where a value is not
-    known yet."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice(AnswerPart):
-    """A letter to an applicant, made of a recorded answer; the same record gives the same letter."""
-
-    id: str
-    """Of the recourse."""
-    reference: str | None
-    """The caller's own name for the case."""
-    language: str
-    """Language of the letter."""
-    regime: str
-    """Which of the lender's letters."""
-    missing: tuple[str, ...]
-    """Settings, and words of the manifest, that the letter lacks: it is a draft then, not to be sent."""
-    date: str
-    """Of the answer."""
-    created_at: Timestamp
-    """When the answer was given."""
-    title: str
-    """What the application is for: the title of the model."""
-    model: str
-    """`id@version`."""
-    lender: Lender
-    """Who sends it."""
-    addressee: tuple[str, ...]
-    """Lines of who gets it; none but in a letter that is recorded as sent."""
-    refused: bool
-    """Whether the model refuses the application."""
-    accepted: bool
-    """Neither of both where the model was not asked in time."""
-    unseen: bool
-    """Whether values are unlike all in the records of the model."""
-    precluded: bool
-    """Whether it is proven that the model refuses every record that the applicant could reach."""
-    accepts_some: bool
-    """Whether there is no way, but today's model accepts a change, which does not withstand what the request asks
-    for."""
-    limited: bool
-    """Whether the request rules changes out."""
-    left_out: tuple[str, ...]
-    """Features among these that no change was to concern."""
-    reach_until: str | None
-    """Date by which a change had to be possible; null where the model says nothing of time."""
-    probability: str | None
-    """The model's probability of the favourable outcome today."""
-    threshold: str | None
-    """The least probability that it accepts."""
-    points: str | None
-    """The model's points today; null for a model that gives none."""
-    least_points: str | None
-    """The fewest points that it accepts; null also where fewer are better."""
-    most_points: str | None
-    """The most points that it accepts, where fewer are better."""
-    reasons: tuple[NoticeReason, ...]
-    """The principal reasons, the most important one first."""
-    compared_with: str | None
-    """Whom the reasons compare the applicant with; null where there are none."""
-    unnamed: str | None
-    """Share of what lowered the score that features have which no letter names; null where each reason has more."""
-    ways: tuple[NoticeWay, ...]
-    """What the applicant can change, a way each."""
-    offer: tuple[str, ...]
-    """Other terms that today's model accepts, a line each with what was asked for in brackets; none where
-    `RECOURSE_NOTICE_OFFER` is not set, or the answer has no offer."""
-    found: bool
-    """Whether there is a way."""
-    several: bool
-    """Whether there is more than one."""
-    together: str | None
-    """What can be promised of several ways together, at least one of them first; null for one, and as for a way."""
-    in_time: bool
-    """Whether one takes no longer than the answer is valid."""
-    some_late: bool
-    """Whether one takes longer."""
-    aged: bool
-    """Whether time itself changes something in the application until a way ends that is not late."""
-    valid_until: str
-    """Date until which the answer is to hold; earlier than it expires where a backtest says so."""
-
-
-def _names(record: Any) -> set[str]:
-    return {f.name for f in fields(record)}
-
-
-NAMES = frozenset().union(*map(_names, (Notice, Lender, NoticeReason, NoticeWay)))
-"""What a template may name."""
+MOST_STEPS = 5
+"""Steps of a way in a letter; nobody takes more at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,10 +73,13 @@ def notice_of(
     features = {feature.name: _in(feature, language) for feature in facts.features}
     valid_months, valid_until = _validity(answer)
     digits = digits_apart(facts.threshold, _probabilities(answer))
-    ways = tuple(_way(facts, one, features, language, valid_months, digits) for one in answer["counterfactuals"])
+    found = [one for one in answer["counterfactuals"] if len(_steps(one)) <= MOST_STEPS]
+    ways = tuple(_way(facts, one, number, features, language, valid_months, digits)
+                 for number, one in enumerate(found, start=1))  # fmt: skip
     reasons = facts.reasons or {"reasons": (), "against": None}
     together = (answer.get("plan") or {"validity": {}})["validity"].get("future") if len(ways) > 1 else None
-    if any(_states(facts, one) for one in answer["counterfactuals"]):
+    left_out = len(found) < len(answer["counterfactuals"])
+    if left_out or any(_states(facts, one) for one in found):
         together = None
     probability, points = factual and factual["probability"], factual and factual.get("points")
     accepts = None if facts.scale is None else language.points_text(facts.scale.threshold, facts.scale.threshold)
@@ -237,7 +100,7 @@ def notice_of(
         precluded=(answer.get("precluded") or {}).get("status") == "proven",
         accepts_some=bool((answer.get("nearest") or {}).get("favourable")),
         limited=_is_limited(facts.question),
-        left_out=tuple(title_text(features[name]) for name in _left_out(facts.question)),
+        left_out=_left_out(facts.question, features, language),
         reach_until=_reach_until(facts, language),
         refused=factual is not None and not factual["favourable"],
         accepted=factual is not None and factual["favourable"],
@@ -251,12 +114,11 @@ def notice_of(
         unnamed=_unnamed(reasons, language),
         ways=ways,
         offer=_offer(facts, features, language) if offer else (),
-        found=bool(ways),
-        several=len(ways) > 1,
+        long_left_out=left_out,
         together=None if together is None else ways_text(together, len(ways), language.promise),
         in_time=not all(way.late for way in ways),
         some_late=any(way.late for way in ways),
-        aged=any(_ages(facts, one) for one, way in zip(answer["counterfactuals"], ways, strict=True) if not way.late),
+        aged=any(_ages(facts, one) for one, way in zip(found, ways, strict=True) if not way.late),
         valid_until=language.date_text(valid_until),
     )
 
@@ -265,11 +127,16 @@ def _offer(facts: Facts, features: Mapping[str, Feature], language: Language) ->
     offer = facts.answer.get("offer")  # answers of earlier releases have none
     if offer is None:
         return ()
+    formulas = {one.name: one.derived for one in facts.features if isinstance(one.derived, str)}
+    # What follows from terms alone, such as an instalment, is stated with them.
+    follows = [
+        name for name, formula in formulas.items() if {*parse_expression(formula).names} <= offer["terms"].keys()
+    ]
     lines = []
-    for name, offered in offer["terms"].items():
+    for name in (*offer["terms"], *follows):
         feature = features[name]
-        new, asked = (value_text(feature, feature.parse(value), language.phrases)
-                      for value in (offered, facts.applicant[name]))  # fmt: skip
+        new, asked = (value_text(feature, feature.parse(record[name]), language.phrases)
+                      for record in (offer["applicant"], facts.applicant))  # fmt: skip
         lines.append(f"{title_text(feature)}: {new}" + (f" ({asked})" if new != asked else ""))
     return tuple(lines)
 
@@ -281,11 +148,18 @@ def _is_limited(question: Json) -> bool:
     return asked.constraints != Constraints() or any(excluded.values())
 
 
-def _left_out(question: Json) -> Sequence[str]:
-    """Names of features that the request leaves as they are."""
-    fixed = (question.get("constraints") or {}).get("immutable") or ()
-    excluded = ((question.get("wishes") or {}).get("exclude") or {}).get("features") or ()
-    return list(dict.fromkeys((*fixed, *excluded)))
+def _left_out(question: Json, features: Mapping[str, Feature], language: Language) -> tuple[str, ...]:
+    """What the request rules out: changes of features, some values of others, and many changes at the same time."""
+    asked, excluded = question.get("constraints") or {}, (question.get("wishes") or {}).get("exclude") or {}
+    whole = dict.fromkeys((*(asked.get("immutable") or ()), *(excluded.get("features") or ())))
+    some = [name for kind in ("direction", "bounds", "max_change", "least_change") for name in asked.get(kind) or ()]
+    some += [change["feature"] for change in excluded.get("changes") or ()]
+    said = [title_text(features[name]) for name in whole]
+    said += [
+        fill(language.partly, {"name": title_text(features[name])}) for name in dict.fromkeys(some) if name not in whole
+    ]
+    most = asked.get("max_changes")
+    return (*said, *([] if most is None else [fill(language.at_once, {"n": str(most)})]))
 
 
 def _reach_until(facts: Facts, language: Language) -> str | None:
@@ -380,24 +254,29 @@ def _accepted(found: Json) -> AcceptedValues:
     return AcceptedValues(min=found["min"], max=found["max"], levels=None if levels is None else tuple(levels))
 
 
+def _steps(one: Json) -> list[str]:
+    """Names of the features that the applicant changes on this way, in order."""
+    return [change["feature"] for change in changes_in_order(one) if not change.get("by_time")]
+
+
 def _way(
-    facts: Facts, one: Json, features: Mapping[str, Feature], language: Language, valid_months: float, digits: int
-) -> NoticeWay:
+    facts: Facts, one: Json, number: int, features: Mapping[str, Feature], language: Language, valid_months: float,
+    digits: int,
+) -> NoticeWay:  # fmt: skip
     # Answers of earlier releases lack some of these.
     current, future = one["validity"]["current"], one["validity"].get("future")
-    names = [c["feature"] for c in changes_in_order(one) if not c.get("by_time")]
     months, points = one.get("takes_months", 0.0), current.get("points")
     accepted = {c["feature"]: _accepted(c["accepted"]) for c in one["changes"] if c.get("accepted")}
     known = not _states(facts, one)
     labels = {name: feature.title for name, feature in features.items()}
     return NoticeWay(
-        number=one["rank"],
+        number=number,
         steps=tuple(
             change_text(
                 features[name], features[name].parse(facts.applicant[name]),
                 features[name].parse(one["applicant"][name]), language.phrases, accepted=accepted.get(name),
             )
-            for name in names
+            for name in _steps(one)
         ),
         time=language.takes.replace("{time}", about_text(months, language.phrases)) if months > 0.0 else None,
         late=months > valid_months,

@@ -7,6 +7,7 @@ paragraph. Everything else is text, and nothing in it is markup of a page.
 
 import base64
 import hashlib
+import re
 import textwrap
 from dataclasses import dataclass
 from html import escape
@@ -17,6 +18,9 @@ WIDTH = 76
 
 SIGNED = "_" * 30
 """The line of a signature in plain text."""
+
+NUMBERED = re.compile(r"(?<=\d) (?=[\w%€$£¥])")
+"""A space at which no line ends: an amount stays with its unit."""
 
 KINDS = {
     "# ": "title", "## ": "heading", "### ": "label", "- ": "list", "1. ": "steps", "| ": "lines", "> ": "addressee",
@@ -67,6 +71,8 @@ def _blocks(filled: str) -> list[_Block]:
             entries = tuple(text for _, text in group)
             if kind == "text":
                 entries = (" ".join(entries),)
+            if kind not in ("lines", "addressee", "signature"):
+                entries = tuple(NUMBERED.sub("\u00a0", entry) for entry in entries)
             blocks.append(_Block(kind, entries))
     return blocks
 

@@ -3,7 +3,8 @@
 from app.errors import Fault, InvalidRequest
 from app.ledger.given import GivenRecourse
 from app.letters.given import lender_of, missing_reasons, notice_about
-from app.letters.letter import Notice, version_of
+from app.letters.letter import version_of
+from app.letters.notice import Notice
 from app.letters.regime import Templates
 from app.models.models import Models
 from app.questions import use_cases

@@ -14,8 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.errors import TemplateFaulty
 from app.letters.language import Language
-from app.letters.letter import NAMES, Notice
 from app.letters.markup import to_html, to_text
+from app.letters.notice import NAMES, Notice
 from app.letters.template import Template
 from app.questions.answers import plain
 from app.registry.form_sentences import sentence_of

@@ -11,8 +11,8 @@ from app.api.described import describe
 from app.api.error_docs import LANE, refusals
 from app.api.strict_route import guarded
 from app.keys.scopes import Scope
-from app.letters.letter import Notice as Letter
 from app.letters.markup import policy
+from app.letters.notice import Notice as Letter
 from app.letters.regime import preferred
 from app.questions.answers import plain
 

@@ -10,7 +10,7 @@ from jinja2.exceptions import TemplateSyntaxError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from app.errors import TemplateFaulty
-from app.letters.letter import Lender
+from app.letters.notice import Lender
 from app.registry.printable import one_line
 
 LENDER = "RECOURSE_LENDER_"

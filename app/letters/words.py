@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.letters.language import Language
-from app.letters.letter import Facts, Notice
+from app.letters.letter import Facts
+from app.letters.notice import Notice
 from app.recourse.actions.sentences import level_text, title_text
 from app.recourse.features import Change, Feature, FeatureType, RawValue
 
@@ -21,7 +22,10 @@ NAMED = 5
 def missing_words(facts: Facts, notice: Notice, language: Language, default: str) -> tuple[str, ...]:
     """Keys that the manifest lacks, because of which the letter states a code or mixes two languages."""
     said = " ".join(_said(notice))
-    spoken = Spoken(features=facts.features, titles=facts.titles, default=default)
+    spoken = Spoken(
+        model=facts.answer["model"]["id"], features=facts.features, title=facts.title, titles=facts.titles,
+        default=default,
+    )  # fmt: skip
     lacking = spoken.lacking(language, _stated(facts), lambda text: _has(said, text))
     return tuple(f"{key} in model.yaml" for key in lacking)
 
@@ -30,7 +34,10 @@ def missing_words(facts: Facts, notice: Notice, language: Language, default: str
 class Spoken:
     """The words that a manifest has for its features, in each language."""
 
+    model: str
+    """Id of the model; a draft has it for a title."""
     features: Sequence[Feature]
+    title: str
     titles: Mapping[str, str]
     """In other languages than the manifest's own."""
     default: str
@@ -58,6 +65,8 @@ class Spoken:
                 note(f"words.{language.tag} of {one.name}", _foreign(one, level, language))
             if language.tag not in self.titles:
                 found[f"titles.{language.tag}"] = []
+        if self.titles.get(language.tag, self.title) == self.model:
+            found["title"] = []
         return found
 
     def gaps(self, languages: Mapping[str, Language]) -> Iterator[str]:

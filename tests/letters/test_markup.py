@@ -32,6 +32,14 @@ def test_plain_text_is_wrapped() -> None:
     assert all(line.startswith("  ") for line in lines[1:])
 
 
+def test_no_line_ends_between_a_number_and_its_unit() -> None:
+    for indent in range(12):
+        said = f"- {'x' * indent} " + "saves 1,000 to 5,000 EUR in 42 % of 12 months, for 9 $; " * 9
+        assert not [line for line in to_text(said).splitlines() if line[-1].isdigit()]
+    assert "5,000\u00a0EUR in 42\u00a0%" in to_html(said, language="en", css="")
+    assert "1 Street" in to_text("| 1 Street")
+
+
 def test_a_page_escapes_everything() -> None:
     page = to_html(LETTER + "\n# </title><img src=x>", language='d"e', css="p { margin: 0; }")
     assert "<script>" not in page

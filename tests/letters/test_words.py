@@ -4,22 +4,27 @@ from typing import Any
 
 import pytest
 
-from app.letters.letter import Facts, Lender, notice_of
+from app.letters.letter import Facts, notice_of
+from app.letters.notice import Lender
 from app.letters.regime import Templates
 from app.letters.words import Spoken, missing_words
 from app.recourse.features import Feature, FeatureType, ReasonWords, Words
 from tests.letters.test_letter import answered
 
-LENDER = Lender(name="Bank", address=("Town",), contact="us", authority="", bureau=())
+LENDER = Lender(
+    name="Bank", address=("Town",), contact="us", authority="", data_authority="", debt_advice="", bureau=()
+)
 
 
-def missing(feature: Feature, value: Any, language: str = "en", *, default: str = "en", **titles: str) -> list[str]:
+def missing(
+    feature: Feature, value: Any, language: str = "en", *, default: str = "en", title: str = "Loan", **titles: str
+) -> list[str]:
     """What a letter lacks of which the value of this feature is a reason."""
     templates = Templates.read("general", None, default)
     reason = {"feature": feature.name, "code": None, "value": value, "reference": value, "direction": None}
     facts = Facts(
         answer=answered(counterfactuals=[]), question={}, applicant={feature.name: value}, features=(feature,),
-        title="Loan", titles=titles, threshold=None,
+        title=title, titles=titles, threshold=None,
         reasons={"reasons": [reason], "against": {"kind": "everyone", "records": 9}},
     )  # fmt: skip
     spoken = templates.languages[language]
@@ -59,13 +64,21 @@ def test_a_letter_speaks_one_language() -> None:
     assert missing(whole, "clerk", "en") == []
 
 
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_no_letter_has_the_id_of_the_model_for_a_title(language: str) -> None:
+    """As a draft has."""
+    work = levels("clerk", words={"de": Words(label="Arbeit", levels={"clerk": "Büro"})})
+    assert "title in model.yaml" in missing(work, "clerk", language, default=language, title="loan")
+    assert missing(work, "clerk", language, title="loan", **{language: "Loan"}) == []
+
+
 def test_a_manifest_in_the_language_of_the_lender_needs_no_words() -> None:
     assert missing(levels("Büro", "Hof"), "Büro", "de", default="de") == []
 
 
 def gaps(*features: Feature, default: str = "en", **titles: str) -> list[str]:
     """What is said of the words of a manifest before there is an answer."""
-    spoken = Spoken(features=features, titles=titles, default=default)
+    spoken = Spoken(model="loan", features=features, title="Loan", titles=titles, default=default)
     return list(spoken.gaps(Templates.read("general", None, default).languages))
 
 

@@ -141,7 +141,7 @@ def reason_text(feature: Feature, value_raw: float, departed: Departure | None, 
 def _is_time(feature: Feature, phrases: Phrases) -> bool:
     """Whether the number counts times: 36 months, or years in a job; by its unit, or else by the words of its label."""
     times = {unit.lower() for unit in (*phrases.one_of, *ENGLISH.one_of)}
-    return not times.isdisjoint({feature.unit or "", *title_text(feature).lower().split()})
+    return not times.isdisjoint(f"{feature.unit or ''} {title_text(feature)}".lower().split())
 
 
 def value_text(feature: Feature, value_raw: float, phrases: Phrases = ENGLISH) -> str:

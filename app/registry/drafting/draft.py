@@ -327,7 +327,10 @@ class _Drafting:
         """
         facts, outcome = known.facts, known.outcome
         head = self._head(facts)
-        comments = {"title": "for people", "threshold": "smallest favourable output: the lender's own cut-off?"}
+        comments = {
+            "title": "what letters call it?",
+            "threshold": "smallest favourable output: the lender's own cut-off?",
+        }
         if known.threshold is not None:
             del comments["threshold"]
         if named is not None:
@@ -369,7 +372,7 @@ class _Drafting:
         return {
             "id": name,
             "version": "1",
-            "title": name.replace("-", " ").replace("_", " ").capitalize(),
+            "title": name,
             "artifact": artifact,
             "input": facts.input.value,
             "output": facts.output.value,

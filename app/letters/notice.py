@@ -1,0 +1,150 @@
+"""The records that a letter consists of; templates name their fields."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from app.questions.answers import Timestamp
+from app.recourse.answer_part import AnswerPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lender(AnswerPart):
+    """Who sends the letter; from the operator's settings, empty where they say nothing."""
+
+    name: str
+    """Its name."""
+    address: tuple[str, ...]
+    """Its lines."""
+    contact: str
+    """Where the applicant can ask, and have a person decide."""
+    authority: str
+    """Whom applicants complain to about the decision."""
+    data_authority: str
+    """Whom they complain to about the use of their data."""
+    debt_advice: str
+    """Who advises people in debt."""
+    bureau: tuple[str, ...]
+    """Lines of the consumer reporting agency whose report was used; `none` alone where none was."""
+    signatory: tuple[str, ...] = ()
+    """Lines of who signs; none where only the lender's name stands below the letter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeReason(AnswerPart):
+    """A principal reason."""
+
+    code: str | None
+    """Code of the reason in the letter's regime; null where it has none."""
+    text: str
+    """The reason as a sentence or phrase."""
+    value: str | None
+    """The applicant's value; null where `text` says it, or where it has no order."""
+    usual: str | None
+    """What is usual among those whom the applicant is compared with; null where the value has no order."""
+    common: bool
+    """Whether the value is the usual one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeWay(AnswerPart):
+    """One way to a yes."""
+
+    number: int
+    """From 1."""
+    steps: tuple[str, ...]
+    """In the order in which each helps most."""
+    time: str | None
+    """How long it takes; null where the model says nothing of it."""
+    late: bool
+    """Whether it takes longer than the letter is valid."""
+    probability: str | None
+    """The model's probability of the favourable outcome then; null where it has points, or a value is not known yet."""
+    points: str | None
+    """Its points then, likewise."""
+    promise: str | None
+    """What can be promised of future models, with the condition, likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice(AnswerPart):
+    """A letter to an applicant, made of a recorded answer; the same record gives the same letter."""
+
+    id: str
+    """Of the recourse."""
+    reference: str | None
+    """The caller's own name for the case."""
+    language: str
+    """Language of the letter."""
+    regime: str
+    """Which of the lender's letters."""
+    missing: tuple[str, ...]
+    """Settings and words of the manifest that it lacks; it is a draft then."""
+    date: str
+    """Of the answer."""
+    created_at: Timestamp
+    """When the answer was given."""
+    title: str
+    """What the application is for: the title of the model."""
+    model: str
+    """`id@version`."""
+    lender: Lender
+    """Who sends it."""
+    addressee: tuple[str, ...]
+    """Lines of who gets it; none but in a letter that is recorded as sent."""
+    refused: bool
+    """Whether the model refuses the application."""
+    accepted: bool
+    """Neither of both where the model was not asked in time."""
+    unseen: bool
+    """Whether values are unlike all in the records of the model."""
+    precluded: bool
+    """Whether it is proven that the model refuses every record that the applicant could reach."""
+    accepts_some: bool
+    """Whether today's model accepts a change, but none that lasts as the request asks."""
+    limited: bool
+    """Whether the request rules changes out."""
+    left_out: tuple[str, ...]
+    """What it rules out."""
+    reach_until: str | None
+    """Date by which a change had to be possible; null where the model says nothing of time."""
+    probability: str | None
+    """The model's probability of the favourable outcome today."""
+    threshold: str | None
+    """The least probability that it accepts."""
+    points: str | None
+    """The model's points today; null for a model that gives none."""
+    least_points: str | None
+    """The fewest points that it accepts; null also where fewer are better."""
+    most_points: str | None
+    """The most points that it accepts, where fewer are better."""
+    reasons: tuple[NoticeReason, ...]
+    """The principal reasons, the most important one first."""
+    compared_with: str | None
+    """Whom the reasons compare the applicant with; null where there are none."""
+    unnamed: str | None
+    """Share of what lowered the score that features have which no letter names; null where each reason has more."""
+    ways: tuple[NoticeWay, ...]
+    """What the applicant can change, a way each, in at most five steps."""
+    offer: tuple[str, ...]
+    """Other terms that today's model accepts, and what follows from them alone, a line each; none without
+    `RECOURSE_NOTICE_OFFER`."""
+    long_left_out: bool
+    """Whether others have more steps."""
+    together: str | None
+    """What can be promised of several ways together, at least one of them first; null for one, and as for a way."""
+    in_time: bool
+    """Whether one takes no longer than the answer is valid."""
+    some_late: bool
+    """Whether one takes longer."""
+    aged: bool
+    """Whether time itself changes something in the application until a way ends that is not late."""
+    valid_until: str
+    """Date until which the answer is to hold; earlier than it expires where a backtest says so."""
+
+
+def _names(record: Any) -> set[str]:
+    return {f.name for f in fields(record)}
+
+
+NAMES = frozenset().union(*map(_names, (Notice, Lender, NoticeReason, NoticeWay)))
+"""What a template may name."""
