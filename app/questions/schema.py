@@ -163,8 +163,8 @@ class SeveralWays(Strict):
 
     count: Count | None = None
     """Ways, up to this many, that differ in what is changed; the cheapest first, under stress the surest. None changes
-    all that an earlier one does. Of a method that returns a plan, the number of its members. One, or as many as the plan
-    has, when absent."""
+    all that an earlier one does. Of a method that returns a plan, the number of its members. One, or as many as the
+    plan has, when absent."""
 
     def counted(self, question: Question, method: BaseModel) -> Question:
         """The question with `count` alternatives or plan members; `method` is the one that the request states.
