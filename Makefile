@@ -74,28 +74,28 @@ run: $(if $(wildcard $(STAMP)),$(STAMP),$(LIGHT))
 # Tests start a hundred processes, and none of them shall compile again what the first one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The tests of a file stay together, as do the servers that they share, and in the order of `conftest.py`.
-PROCESSES ?= 2
+# The tests of a file stay together, as do the servers that they share, and in the order of `conftest.py`. More processes
+# than cores, since tests wait for servers.
+PROCESSES ?= 4
 PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP)
 	$(PYTEST) $(ARGS)
 
-# Every test but those that run before a release, with about five of the parameters of each. `make release-check` runs
+# Every test but those that run before a release, with about four of the parameters of each. `make release-check` runs
 # every test with all its cases, and checks types at run time.
-CHECKED := -m "not release" --variants 5 --durations 20
+CHECKED := -m "not release" --variants 4 --durations 20
 
-# Linters beside the tests. Four processes, since tests wait for servers. Nothing runs twice until it passes: what fails
-# is wrong.
+# Linters beside the tests. Nothing runs twice until it passes: what fails is wrong.
 check: $(STAMP)
 	$(MAKE) --jobs 2 linters checked-tests
 
 checked-tests: $(STAMP)
-	$(MAKE) test ARGS='$(CHECKED)' PROCESSES=4
+	$(MAKE) test ARGS='$(CHECKED)'
 
 release-check: $(STAMP) $(GENERATORS)
 	$(MAKE) --jobs 2 linters run-time-types
-	$(MAKE) test ARGS='-m "" --seeds 0 --hypothesis-profile all' PROCESSES=4
+	$(MAKE) test ARGS='-m "" --seeds 0 --hypothesis-profile all'
 
 linters: $(STAMP)
 	$(BIN)/ruff check .

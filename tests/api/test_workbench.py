@@ -1017,7 +1017,7 @@ def test_progress_is_shown_until_the_answer_is_there(workbench: Open, demo: Runn
 # --- everybody -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.release)])
 def test_axe_finds_nothing(workbench: Open, scheme: str) -> None:
     page = workbench(color_scheme=scheme, bypass_csp=True, reduced_motion="reduce")
     page.wait_for_selector("#example:enabled")
@@ -1057,7 +1057,7 @@ def test_a_name_of_one_long_word_runs_over_nothing(desk: Open) -> None:
     assert wide == []
 
 
-@pytest.mark.parametrize("width", [320, pytest.param(768, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("width", [320, pytest.param(768, marks=pytest.mark.release)])
 def test_nothing_is_wider_than_a_phone(desk: Open, width: int) -> None:
     page = desk(prepare=with_calibration(CALIBRATION))
     page.set_viewport_size({"width": width, "height": 700})

@@ -91,7 +91,9 @@ def test_an_answer_takes_few_calls(name: str, wishes: dict[str, Any], people: Se
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wishes", [{"count": 3}, {"count": 2, "future_validity": 0.8}])
+@pytest.mark.parametrize(
+    "wishes", [pytest.param({"count": 3}, marks=pytest.mark.release), {"count": 2, "future_validity": 0.8}]
+)
 def test_questions_in_step_have_the_answers_of_one_after_another(
     monkeypatch: pytest.MonkeyPatch, wishes: dict[str, Any]
 ) -> None:
