@@ -1,8 +1,8 @@
 """One counterfactual, what is certified about it, and its steps."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, is_dataclass
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -181,7 +181,7 @@ class FutureCertificate(AnswerPart):
     """All of this in words, the number first that can be promised, with its condition (English)."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "promise", promise_text(asdict(self)))
+        object.__setattr__(self, "promise", promise_text(_mapping(self)))
 
     @property
     def promised(self) -> float:
@@ -241,3 +241,10 @@ class Counterfactual(AssessedCounterfactual):
     """A counterfactual that the service has found, or the record that came nearest; it always has a score."""
 
     score: float
+
+
+def _mapping(part: Any) -> Any:
+    """A record as a mapping of its fields, as `asdict` gives it, without copies of what these hold."""
+    if is_dataclass(part):
+        return {name: _mapping(getattr(part, name)) for name in part.__dataclass_fields__}
+    return tuple(map(_mapping, part)) if isinstance(part, tuple) else part
