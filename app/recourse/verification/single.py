@@ -27,8 +27,10 @@ The cost that is reported has no such part. Where only an estimate of the model 
 than this share of the rise of the model's own score."""
 ENOUGH_SHARE = 2 / 3
 """Share of the rise of the model's score that some of the changes bring, from which on they are what is needed."""
-FURTHER = 40
-"""Amounts by which a number goes further in place of another change."""
+FURTHER, FEWEST_FURTHER = 40, 8
+"""Amounts by which a number goes further in place of another change: most, and fewest of many changes and features."""
+MOST_NUMBERS = 200_000
+"""Numbers, about, in the records of these, above the fewest."""
 FIRST_MOVES = 12
 """Cheaper records one move from the accepted one, of which the neighbours are tried as well."""
 MOST_CHEAPER = 250
@@ -243,7 +245,8 @@ def _fewer(actions: ActionSet, candidates: Candidates, row_raw: Float[np.ndarray
     enough = candidates.meets(np.clip(undone + moves, actions.lower_raw, actions.upper_raw))
     if not enough.any():
         return none
-    rows = partly(actions, undone[enough], moves[enough], FURTHER)
+    amounts = max(min(FURTHER, MOST_NUMBERS // (int(enough.sum()) * len(row_raw))), FEWEST_FURTHER)
+    rows = partly(actions, undone[enough], moves[enough], amounts)
     return rows[(_value(actions, rows) < value) & candidates.meets(rows)]
 
 
