@@ -22,9 +22,11 @@ MANY = ("counterfactuals", "records")
 
 
 def further_faults(request: Request, body: object, wrong: Collection[object]) -> list[Fault]:
-    """Faults in those members of a recourse request that have the right form; empty where it names no known model.
+    """Faults of those members of a recourse request that have the right form; empty where the named model is unknown.
 
-    `wrong` holds the names of the members of wrong form, which are not checked.
+    Parameters
+    ----------
+    wrong : names of the members that have a wrong form; these members are not checked
     """
     if not isinstance(body, dict):
         return []

@@ -26,12 +26,12 @@ CSV = "text/csv"
 
 
 def media_type(headers: Headers) -> str:
-    """The media type that a request declares for its body, in lower case and without parameters."""
+    """The media type that a request's headers declare for its body, in lower case and without parameters."""
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def require_plain(request: Request) -> None:
-    """Raise `UnsupportedMediaType` if the body is declared as compressed, or in another encoding than UTF-8."""
+    """Raise `UnsupportedMediaType` if the headers declare the body as compressed, or in another encoding than UTF-8."""
     coding = request.headers.get("content-encoding", "").strip().lower()
     if coding not in ("", "identity"):
         raise UnsupportedMediaType(
@@ -67,8 +67,9 @@ def read_json(body: bytes) -> Any:
 
     Raises
     ------
-    MalformedJson : not JSON in UTF-8, nested more than 200 deep, half of a surrogate pair, or a key twice
-    InvalidRequest : more than `MOST_VALUES` values
+    MalformedJson : the text is not JSON in UTF-8, is nested more than 200 deep, has half of a surrogate pair, or has an
+        object with the same key twice
+    InvalidRequest : the text has more than `MOST_VALUES` values
     """
     # As editors and shells of Windows write it.
     body = body.removeprefix(codecs.BOM_UTF8)
@@ -91,7 +92,7 @@ def read_json(body: bytes) -> Any:
 async def read_body(request: Request) -> Any:
     """The value of a request's JSON body.
 
-    Raises `MalformedJson`; `InvalidRequest` where it has more than `MOST_VALUES` values.
+    Raises `MalformedJson`, or `InvalidRequest` where the body has more than `MOST_VALUES` values.
     """
     body = await request.body()
     if len(body) <= READ_AT_ONCE:
@@ -100,7 +101,7 @@ async def read_body(request: Request) -> Any:
 
 
 def validated(schema: type[Model], value: Any) -> Model:
-    """The record of `schema` that a JSON value describes. Raises `InvalidRequest` with every fault."""
+    """An instance of `schema`, made from a JSON value. Raises `InvalidRequest` with every fault of the value."""
     try:
         return schema.model_validate(value)
     except ValidationError as error:
@@ -119,7 +120,7 @@ _KEY = "spooled"
 
 
 async def spooled(request: Request) -> BufferedRandom:
-    """A file with the body of a request, at its beginning; the caller must then call `close_spooled`.
+    """A file that holds the body of a request, positioned at its start; the caller must later call `close_spooled`.
 
     Raises
     ------
@@ -139,7 +140,7 @@ async def spooled(request: Request) -> BufferedRandom:
 
 
 def close_spooled(request: Request) -> None:
-    """Remove the file of a request, if it has one."""
+    """Close and remove the file that `spooled` has made for a request; nothing happens if there is none."""
     if (file := request.scope.pop(_KEY, None)) is not None:
         # What could not be written is in its buffer still, and the request was refused for it.
         with suppress(OSError):

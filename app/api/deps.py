@@ -27,7 +27,7 @@ RecourseId = Annotated[
 
 
 def model_path(description: str) -> Any:
-    """The path parameter `id` of a route, which names a model; its example is the demo's model."""
+    """The path parameter `id` of a route, which names a model; the example in OpenAPI is the model of the demo."""
     return Path(alias="id", description=description, openapi_examples={"demo": {"value": "consumer-loan"}})
 
 

@@ -27,10 +27,10 @@ class _Derived(Described):
 
 @cache
 def describe(record: Any, name: str | None = None) -> Any:
-    """The response schema made from a frozen record: its name, its fields and their docstrings.
+    """The response schema of a frozen record: has the record's name, fields and docstrings.
 
-    All fields are required except those that only full answers have. A record that requests hold as well needs another
-    `name` in answers, since the OpenAPI description has one namespace of components.
+    All fields are required, except those that only full answers have. If requests hold the record as well, give another
+    `name` for answers, since the OpenAPI description has one namespace for all schemas.
     """
     hints, sentences = get_type_hints(record, include_extras=True), sentences_of(record)
     definitions: dict[str, Any] = {

@@ -68,7 +68,7 @@ REQUEST_ID = "example-1"
 
 
 def refusals(path: str, *classes: type[RecourseError]) -> Responses:
-    """The `responses` of a route that can fail with these errors; every route can fail with an internal one.
+    """The `responses` of a route that can fail with the errors `classes`, or with an internal error as every route can.
 
     `path` is an address of the route, for the examples.
     """

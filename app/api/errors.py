@@ -26,7 +26,7 @@ LONGEST_TOKEN = 100
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What an error means over HTTP: its status, its title, and how to remedy it."""
+    """What a class of errors means over HTTP: its status, its title, and how to remedy it."""
 
     status: int
     title: str
@@ -188,7 +188,7 @@ PROBLEM_JSON = "application/problem+json"
 
 
 def problem(error: RecourseError, instance: str, *, request: str | None = None) -> dict[str, Any]:
-    """The problem document of an error that a request met.
+    """The problem document for an error that occurred while a request was answered.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ Further = Callable[[Request, object, Collection[object]], list[Fault]]
 def install(app: FastAPI, further: Further) -> None:
     """Let the application answer every error with a problem document.
 
-    `further` returns the faults of a request's other members where some have the wrong form.
+    If some members of a request's body have the wrong form, `further` returns the faults of the other members.
     """
 
     async def on_validation_error(request: Request, error: Exception) -> JSONResponse:
@@ -322,14 +322,15 @@ Pydantic's own may repeat rejected values, which are applicant data.
 
 
 def in_body(error: ValidationError) -> list[dict[str, Any]]:
-    """The details of a validation error, with ``body`` before their locations, as FastAPI has them."""
+    """The details of a validation error; as in FastAPI, ``body`` is the first part of each location."""
     return [{**detail, "loc": ("body", *detail["loc"])} for detail in error.errors()]
 
 
 def faults_of(details: Sequence[Mapping[str, Any]], body: object) -> list[Fault]:
-    """The faults that validation details state: one for each place, with a JSON pointer into the request's `body`.
+    """The faults in the details of a validation error: one for each place, with a JSON pointer into the request's body.
 
-    Where one of several types fits a value but has faults inside, only these are listed.
+    Where a value may have one of several types, and one type fits apart from faults inside the value, only those inner
+    faults are listed.
     """
     faults: dict[str, list[str]] = {}
     of_type: dict[str, bool] = {}

@@ -23,7 +23,10 @@ _TAG = re.compile(r'(?:W/)?("[^"]*")')
 
 
 def if_changed(content: Any, if_none_match: str | None) -> Response:
-    """The response with `content` and a strong `ETag`, or 304 where the client has it already."""
+    """The response with `content` and a strong `ETag`; or 304 if the client already has this content.
+
+    `if_none_match` is the request's header `If-None-Match`.
+    """
     response = JSONResponse(content)
     tag = f'"{hashlib.sha256(response.body).hexdigest()[:32]}"'
     # Kept by the client alone, and asked for again each time.

@@ -54,9 +54,9 @@ MOST_LISTED = 1000
 
 
 async def page(service: Service, kind: str, result: Any, limit: int = MOST_LISTED, cursor: int = 0) -> Any:
-    """The result of a job with `limit` entries of its list from index `cursor` on.
+    """The result of a job as a page: its list is cut to `limit` entries from index `cursor` on.
 
-    A result without a list is returned whole.
+    `kind` is the kind of the job. A result that has no list is returned whole.
     """
     if (name := LISTED.get(kind)) is None:
         return result
@@ -66,7 +66,10 @@ async def page(service: Service, kind: str, result: Any, limit: int = MOST_LISTE
 
 
 async def lines(service: Service, kind: str, result: Any) -> bytes:
-    """The result of a job as NDJSON: one line for everything but its list, then one for each entry of the list."""
+    """The result of a job as NDJSON: one line for everything but the result's list, then one line for each entry of it.
+
+    `kind` is the kind of the job.
+    """
     name = LISTED.get(kind)
     first = {key: value for key, value in result.items() if key != name}
     rest = [] if name is None else await service.given.with_references(result[name])
@@ -74,11 +77,11 @@ async def lines(service: Service, kind: str, result: Any) -> bytes:
 
 
 async def answer_later(job: Job, prefer: Prefer, service: Service) -> JSONResponse:
-    """The response with a job, or with its result if that is ready within the time that the client prefers to wait.
+    """The response that has the job's result if it is ready within the time `prefer.wait_s`, and the job otherwise.
 
     Raises
     ------
-    RecourseError : why the job failed while the client waited
+    RecourseError : the job failed while the client waited; the error says why
     """
     headers = {**({"Preference-Applied": prefer.applied} if prefer.wants_job else {}), **VARY}
     if prefer.wait_s:
@@ -90,6 +93,6 @@ async def answer_later(job: Job, prefer: Prefer, service: Service) -> JSONRespon
 
 
 def accepted(job: Job, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The response 202 that describes a job and says where to ask for it."""
+    """The response 202, which describes a job and has the job's address in its header `Location`."""
     later = {"Location": job.address, "Retry-After": str(RETRY_AFTER_S)}
     return JSONResponse(described(job), 202, headers={**(headers or {}), **later})

@@ -70,7 +70,7 @@ CLIENT_LEFT = 499
 
 
 class RequestContext:
-    """Gives every request an id, every response its headers, and writes one line to the log without applicant data."""
+    """Gives each request an id, adds headers to each response, and logs one line a request, without applicant data."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app
@@ -136,11 +136,11 @@ class RequestContext:
 
 
 class HeadLimit:
-    """Refuses a request whose head is larger than any client needs, and drops cookies.
+    """Refuses a request whose head is larger than any client needs, and removes cookies from the others.
 
-    The service reads no cookies, but the framework parses them for every route, which takes seconds of processor time
-    in releases of Python before `COOKIES_MENDED` of `app.main`. uvicorn limits a head only while parts of it are
-    missing.
+    The service reads no cookies, but the framework parses them for every route. In releases of Python before
+    `COOKIES_MENDED` of `app.main`, parsing can take seconds of processor time. uvicorn's own limit applies only to a
+    head that has not arrived completely.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -165,10 +165,11 @@ class HeadLimit:
 
 
 class EarlyAnswers:
-    """Where a response is sent before the whole body has arrived, reads the rest slowly, then closes the connection.
+    """Reads the rest of a body slowly where the response is sent before the whole body has arrived, then closes.
 
-    After `LINGER_S` it stops reading. The server alone would read the rest as fast as it arrives. Without reading, the
-    connection would be reset, and the client might not see the response.
+    Reading stops after `LINGER_S` seconds, and the connection is closed. Without this class, the server would read the
+    rest as fast as it arrives. If nobody read the rest, the connection would be reset, and the client might not see the
+    response.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -248,13 +249,13 @@ class HeadRequests:
 
 
 class BodyLimit:
-    """Refuses a body that is larger or slower than the service accepts, whether or not its length was declared.
+    """Refuses a body that is larger or slower than the service accepts, whether or not the client declared its length.
 
     Parameters
     ----------
     max_bytes : most bytes of one body
-    larger : most bytes of one body by path and media type, where that differs from `max_bytes`
-    all_bytes : most bytes of the bodies of all requests in progress together
+    larger : by path and media type, most bytes of one body where this differs from `max_bytes`
+    all_bytes : most bytes of the bodies of all requests in progress, added up
     """
 
     def __init__(

@@ -70,7 +70,7 @@ MODULES = (
 
 
 def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
-    """The HTTP application of a service; without a service it only serves to describe the interface."""
+    """The HTTP application of a service; with `service` None, only for making the OpenAPI description."""
     app = _api(service, lifespan, MODULES)
     app.mount(docs.STATIC, docs.static)
     app.mount(workbench.STATIC, workbench.static)
@@ -78,7 +78,7 @@ def http_api(service: Service | None = None, lifespan: Lifespan[FastAPI] | None 
 
 
 def worker_api(service: Service) -> FastAPI:
-    """The HTTP interface of a worker: health, metrics and the pages of problems."""
+    """The HTTP application of a worker: only health, metrics and the pages that explain problems."""
     return _api(service, None, (health, metrics, problems))
 
 

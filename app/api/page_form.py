@@ -16,6 +16,6 @@ FORMS = ("text/html", "application/json", "*/*")
 
 
 def wants_page(form: str | None, accept: str) -> bool:
-    """Whether a client wants an HTML page: as `form` names it, else as the header ``Accept`` prefers."""
+    """Whether a client wants an HTML page: `form` decides; where `form` is None, the header ``Accept`` decides."""
     known = [one for one in preferred(accept) if one in FORMS]
     return form == "html" or (form is None and known[:1] == ["text/html"])

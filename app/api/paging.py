@@ -18,7 +18,10 @@ Entry = TypeVar("Entry")
 
 
 def check(cursor: str | None, given_out: re.Pattern[str]) -> None:
-    """Raise `InvalidRequest` for a cursor that does not match `given_out`, the pattern of cursors of the list."""
+    """Raise `InvalidRequest` for a cursor that the service cannot have given out.
+
+    `given_out` is the pattern that all cursors of the list match. The cursor None, of the first page, is valid.
+    """
     if cursor is not None and not given_out.fullmatch(cursor):
         raise InvalidRequest(faults=[Fault("", "the query parameter cursor is not one that was given out")])
 
@@ -30,6 +33,9 @@ def require_model(version: str | None, model: str | None) -> None:
 
 
 def split(found: Sequence[Entry], limit: int, key: Callable[[Entry], str]) -> tuple[Sequence[Entry], str | None]:
-    """The first `limit` of at most `limit` + 1 entries, and the cursor of the next page; None on the last page."""
+    """One page, which is the first `limit` of the entries `found`, and the cursor of the next page.
+
+    `found` has at most `limit` + 1 entries; with no more than `limit`, this page is the last and the cursor is None.
+    """
     page = found[:limit]
     return page, key(page[-1]) if len(found) > limit else None

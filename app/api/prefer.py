@@ -20,7 +20,7 @@ _PREFERENCE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Prefer:
-    """The preferences in a request's header `Prefer` that this service knows; it ignores others."""
+    """The preferences of a request's header `Prefer` that this service knows; the service ignores others."""
 
     respond_async: bool = False
     wait_s: int | None = None
@@ -39,7 +39,7 @@ class Prefer:
 
     @classmethod
     def parse(cls, header: str) -> "Prefer":
-        """The preferences in a header; the first value of a preference that is named twice counts."""
+        """The preferences in the text of a header; of a preference that occurs twice, the first occurrence counts."""
         found: dict[str, str] = {}
         position = 0
         while position < len(header) and (match := _PREFERENCE.match(header, position)):

@@ -121,12 +121,15 @@ _READERS: dict[type[Any], tuple[TypeAdapter[Any], set[str]]] = {}
 
 
 def derive(record: type[Any], **more: Any) -> type[Strict]:
-    """The request schema with the fields, limits, defaults and docstrings of a frozen record, after those in `more`."""
+    """The request schema made from a frozen record: it has the record's fields, limits, defaults and docstrings.
+
+    `more` are further fields by name; they come first.
+    """
     return create_model(record.__name__, __base__=_Derived, __doc__=record.__doc__, **(more | _definitions(record)))
 
 
 def with_fields_of(*records: type[Any]) -> Callable[[type[Request]], type[Request]]:
-    """A decorator that adds the fields of core records to a request schema, except names that it has itself."""
+    """A decorator that adds the fields of core records to a request schema; fields that the schema has itself stay."""
 
     def extend(request: type[Request]) -> type[Request]:
         found = {name: one for record in records for name, one in _definitions(record).items()}
@@ -149,7 +152,7 @@ def _definitions(record: type[Any]) -> dict[str, Any]:
 
 
 def optional(schema: Any, default: Callable[[], Any] | None = None) -> Any:
-    """The type of a member that may be left out or null; both mean `default()`, or else the defaults of the schema.
+    """The type of a member that may be left out or null; both mean `default()`, or `schema()` without a `default`.
 
     Generated clients send null for every object that they were not given.
     """
@@ -161,7 +164,7 @@ def optional(schema: Any, default: Callable[[], Any] | None = None) -> Any:
 
 @dataclass(frozen=True)
 class Sent:
-    """Annotates a field that holds a record of the core and is sent in the form that `derive` makes of it."""
+    """Annotates a request's field for a record of the core; its JSON has the form that `derive` makes of the record."""
 
     null: bool = True
     """Whether null is taken, for the record's defaults."""
@@ -177,7 +180,12 @@ _schema_of = cache(derive)
 
 
 def to_record(record: type[Record], request: BaseModel) -> Record:
-    """A `record` of the core with the values of a validated request, of a schema that `derive` made."""
+    """The `record` of the core with the values of a validated request, whose schema was made by `derive`.
+
+    Parameters
+    ----------
+    record : class of the record
+    """
     adapter, names = _READERS[record]
     if names.isdisjoint(request.model_fields_set):
         # mypy takes no class for hashable.
@@ -194,7 +202,7 @@ def _default(record: type[Any]) -> Any:
 
 
 def sentences_of(record: type[Any]) -> dict[str, str]:
-    """By name, the docstring of each field of a record, inherited fields included."""
+    """The docstrings of a record's fields, by name of the field; inherited fields are included."""
     found: dict[str, str] = {}
     for parent in filter(is_dataclass, reversed(record.__mro__)):
         found |= _sentences(parent.__module__).get(parent.__qualname__, {})

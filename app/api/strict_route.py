@@ -18,9 +18,9 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class StrictRoute(APIRoute):
-    """A route that refuses query parameters which it does not declare, and bodies that are not strict JSON.
+    """A route that refuses query parameters that it does not declare, and bodies that are not strict JSON.
 
-    Every POST takes an `Idempotency-Key`. Routes of `guarded` ask for an API key as well.
+    Every POST takes an `Idempotency-Key`. Routes of a class made by `guarded` ask for an API key as well.
     """
 
     scopes: ClassVar[tuple[Scope, ...]] = ()
@@ -36,7 +36,7 @@ class StrictRoute(APIRoute):
         super().__init__(path, endpoint, openapi_extra=described, **options)
 
     def get_route_handler(self) -> Handler:
-        """The handler of the route, called after the query and the body were read strictly."""
+        """The handler of the route; it is called after the query and the body were checked."""
         handle = super().get_route_handler()
         declared = {field.alias for field in self.dependant.query_params}
         scopes = self.scopes
@@ -64,7 +64,7 @@ class StrictRoute(APIRoute):
 
 
 def guarded(*scopes: Scope) -> type[StrictRoute]:
-    """The class of routes for callers whose key has one of the scopes."""
+    """The class of routes for callers whose API key has at least one of `scopes`."""
     return type("GuardedRoute", (StrictRoute,), {"scopes": scopes})
 
 

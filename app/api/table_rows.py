@@ -30,7 +30,10 @@ Line = TypeVar("Line")
 
 
 def timely(lines: Iterable[Line]) -> Iterator[Line]:
-    """The lines of a batch. Raises `BodyTooLarge` once this thread has spent `READING_S` of processor time on them."""
+    """The lines of a batch, one by one.
+
+    Raises `BodyTooLarge` once this thread has spent `READING_S` seconds of processor time since the first line.
+    """
     began = time.thread_time()
     for line in lines:
         if time.thread_time() - began > READING_S:
@@ -40,7 +43,7 @@ def timely(lines: Iterable[Line]) -> Iterator[Line]:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The lines of a CSV, each split into cells, and the delimiter."""
+    """The lines of a CSV, each split into cells, and the delimiter between cells."""
 
     lines: Iterator[list[str]]
     """The lines that are not empty; the first is the heading."""
@@ -48,17 +51,20 @@ class Cells:
 
 
 def table_lines(text: Iterable[str]) -> Cells:
-    """The cells of a CSV. Reading them raises `csv.Error`, also where a quotation mark is never closed."""
+    """The cells of the CSV `text`. Iterating over its lines raises `csv.Error` where the CSV has an error of form.
+
+    A quotation mark that is never closed is such an error.
+    """
     lines, delimiter = lines_and_delimiter(text)
     return Cells(filter(None, csv.reader(lines, delimiter=delimiter, strict=True)), delimiter)
 
 
 def count_and_mark(cells: Cells, features: Iterable[Feature]) -> tuple[int, str]:
-    """Number of records in a table, and the decimal mark that the numbers in it have.
+    """Number of records in a table, and the decimal mark of its numbers: a point or a comma.
 
     Raises
     ------
-    ValueError : the numbers can be read with either mark, or contradict each other
+    ValueError : the numbers can be read with either decimal mark, or some need one mark and others the other
     """
     columns, seen, count = next(cells.lines, []), DecimalMark(), 0
     names = {feature.name for feature in features if feature.is_number}
@@ -73,7 +79,10 @@ def count_and_mark(cells: Cells, features: Iterable[Feature]) -> tuple[int, str]
 
 
 def table_records(lines: Iterator[list[str]]) -> Iterator[Json]:
-    """The lines below the heading as records by column; cells beyond the last column are in a list under `UNNAMED`."""
+    """The lines below the heading, each as a record with the cells by name of the column.
+
+    Cells beyond the last column are in a list under `UNNAMED`.
+    """
     columns = next(lines, [])
     for cells in lines:
         record = dict(zip(columns, cells, strict=False))
@@ -81,7 +90,7 @@ def table_records(lines: Iterator[list[str]]) -> Iterator[Json]:
 
 
 def fault_of_heading(columns: Sequence[str], features: Iterable[Feature]) -> str:
-    """The end of a sentence that says which columns a table has twice or lacks; empty if its heading is right."""
+    """The end of a sentence that says which columns occur twice or are missing; empty if the heading has no fault."""
     if twice := sorted(name for name, count in Counter(columns).items() if count > 1):
         return f"has these columns twice: {', '.join(twice)}."
     missing = _missing(columns, features)
@@ -93,10 +102,10 @@ def _missing(columns: Sequence[str], features: Iterable[Feature]) -> list[str]:
 
 
 class Reader:
-    """Converts records by column, of texts or values, to rows of a batch.
+    """Converts records, which have texts or values by name of the column, to rows of a batch.
 
-    The column `reference` names the applicant, unless a feature has that name. Other columns that are no features are
-    ignored.
+    The column `reference` has the client's own name for the applicant, unless a feature is called `reference`. Other
+    columns that are not features are ignored.
 
     Parameters
     ----------
@@ -108,7 +117,10 @@ class Reader:
         self._mark = mark
 
     def row(self, record: Json) -> Json:
-        """The row of a batch for a record; empty cells are null if the feature may be missing, else left out."""
+        """The row of a batch for a record.
+
+        An empty cell is null if the feature may be missing; otherwise the cell is left out.
+        """
         known = {*self._features, "reference", UNNAMED}
         cells = {name: None if value == "" or value != value else value for name, value in record.items()}
         kept = {name for name, feature in self._features.items() if feature.missing and feature.derived is None}
@@ -152,11 +164,11 @@ def _readable() -> Iterator[None]:
 
 
 class CsvTable:
-    """A CSV that was sent: UTF-8, with a heading that names the columns.
+    """A CSV that a client has sent: in UTF-8, with a heading that names the columns.
 
     Raises
     ------
-    InvalidRequest : the file is not such a table, has too many columns, or lacks one that the model needs
+    InvalidRequest : the file is not such a table, has too many columns, or lacks a column that the model needs
     """
 
     def __init__(self, file: IO[bytes], features: Iterable[Feature], most_rows: int = sys.maxsize) -> None:
@@ -170,7 +182,10 @@ class CsvTable:
             raise InvalidRequest(f"The table {error}.") from None
 
     def rows(self) -> Iterator[Json]:
-        """The records as rows of a batch, to be read once; at most `most_rows` + 1, so that one too many shows."""
+        """The records as rows of a batch; they can be read only once.
+
+        There are at most `most_rows` + 1 of them, so that the caller can see that there are too many.
+        """
         return map(Reader(self._features, self._mark).row, table_records(self._read().lines))
 
     def _read(self) -> Cells:
@@ -195,7 +210,10 @@ class CsvTable:
 
 
 def as_texts(cells: Json) -> Json:
-    """The cells of a row with an apostrophe before texts that a spreadsheet would compute; numbers stay as they are."""
+    """The cells of a row, with an apostrophe before each text that a spreadsheet would compute.
+
+    Numbers stay unchanged.
+    """
     computed = ("=", "+", "-", "@", "\t", "\r")
     return {
         name: f"'{cell}" if isinstance(cell, str) and cell.lstrip(" ").startswith(computed) else cell

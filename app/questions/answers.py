@@ -53,9 +53,10 @@ LEAVES = frozenset((str, float, int, bool, type(None)))
 
 
 def plain(part: Any) -> Any:
-    """An answer as plain data, ready for `json`: fields in the order in which they are declared.
+    """An answer as plain data, ready for `json`: fields are in the order of their declaration.
 
-    Computed numbers are rounded to the digits that they carry; records, changes and values of the request are exact.
+    Numbers that were computed are rounded to their significant digits. Records, changes and the values of the request
+    are not rounded.
     """
     if type(part) in LEAVES:
         return part
@@ -272,9 +273,13 @@ UNREAD = {"probability": None, "score": None, "points": None}
 
 
 def without_scores(answer: Json, *, brought: bool) -> Json:
-    """The answer without the score of the applicant's record; with `brought`, also without those of counterfactuals.
+    """The answer without the score of the applicant's record, and without what the score follows from.
 
-    `brought` says that the caller has supplied the counterfactuals. The answer is changed in place.
+    The answer is changed in place.
+
+    Parameters
+    ----------
+    brought : whether the caller has supplied the counterfactuals; if so, their scores are removed as well
     """
     decisions = [answer["factual"]]
     if brought:
@@ -293,10 +298,11 @@ def without_scores(answer: Json, *, brought: bool) -> Json:
 
 
 def decision(score: float | None, probability: float | None, scale: PointScale | None) -> Decision:
-    """The model's decision about one record; where `score` is None, the model gave no output and it is unfavourable.
+    """The model's decision about one record.
 
     Parameters
     ----------
+    score : None where the model gave no output; such a record counts as unfavourable
     scale : converts scores to points; None for a model without points
     """
     return Decision(
@@ -312,7 +318,9 @@ def decision_if_asked(
 ) -> Decision | None:
     """The model's decision about one record; None where time or budget ran out before the model was asked.
 
-    `reason` says why no score is known. A model that gave no valid output decides unfavourably.
+    Parameters
+    ----------
+    reason : why the score is unknown; with `MODEL_OUTPUT_INVALID`, the decision is unfavourable
     """
     unasked = score is None and reason is not Reason.MODEL_OUTPUT_INVALID
     return None if unasked else decision(score, probability, scale)
@@ -324,7 +332,7 @@ def counterfactual_answer(
     scale: PointScale | None,
     before: Sequence[AssessedCounterfactual],
 ) -> CounterfactualAnswer:
-    """The part of an answer about one counterfactual; `before` are those that the answer lists earlier."""
+    """The part of an answer about one counterfactual; the answer lists the counterfactuals `before` earlier."""
     certificate = found.certificate
     made = changes_of(action_set, found.row_raw, found.accepted)
     return CounterfactualAnswer(
@@ -349,12 +357,12 @@ def counterfactual_answer(
 def counterfactual_answers(
     action_set: ActionSet, found: Sequence[AssessedCounterfactual], scale: PointScale | None
 ) -> tuple[CounterfactualAnswer, ...]:
-    """The part of an answer about each counterfactual, in their order, ranked from 1."""
+    """The parts of an answer about its counterfactuals: one for each, in the same order, ranked from 1."""
     return tuple(counterfactual_answer(action_set, one, scale, found[:k]) for k, one in enumerate(found))
 
 
 def nearest_answer(action_set: ActionSet, found: Counterfactual, scale: PointScale | None) -> Nearest:
-    """The part of an answer about the record that came nearest to what was asked for."""
+    """The part of an answer about `found`, the record that came nearest to what the request asks for."""
     current = decision(found.score, found.probability, scale)
     return Nearest(
         applicant=action_set.space.record(found.row_raw),
@@ -374,7 +382,9 @@ def changes_of(
 ) -> tuple[FeatureChange, ...]:
     """The changes that lead from the applicant's record to `row_raw`.
 
-    `accepted` has, by feature index, the values that the model accepts of a missing value that the applicant states.
+    Parameters
+    ----------
+    accepted : by index of a feature whose missing value the applicant is to state, the values that the model accepts
     """
     clock, providing = action_set.clock, provided(action_set)
     if providing is not None and not action_set.space.in_state(row_raw[None])[0, list(providing.given)].any():
@@ -383,9 +393,9 @@ def changes_of(
 
 
 def plan_answer(plan: PlanCertificate | None) -> Plan | None:
-    """The part of an answer about a plan, with its joint bounds; None without a plan.
+    """The part of an answer about a plan, with bounds on the probability that a model accepts every member.
 
-    Joint bounds are bounds on the probability that a model accepts every member.
+    None without a plan.
     """
     if plan is None:
         return None

@@ -50,7 +50,7 @@ class BatchRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A file of applicants, and the file for their answers."""
+    """A file of applicants, and the file to which their answers are written."""
 
     source: Path
     output: Path
@@ -62,22 +62,22 @@ class Batch:
 
     @property
     def part(self) -> Path:
-        """Path of the file with the lines of finished rows, beside the output."""
+        """Path of the file that has the lines of the finished rows; it lies beside the output."""
         return self.output.with_name(f"{self.output.name}.part")
 
     @property
     def asked(self) -> Path:
-        """Path of the file that keeps the question of an unfinished batch, beside the output."""
+        """Path of the file that has the question of an unfinished batch; it lies beside the output."""
         return self.output.with_name(f"{self.output.name}.part.json")
 
     @contextmanager
     def begun(self, *, resume: bool) -> Iterator[tuple[int, int]]:
-        """Context in which no other process writes the output. Yields the number of finished rows, and of all rows.
+        """Context in which no other process writes the output. Yields two numbers: of finished rows, and of all rows.
 
         Raises
         ------
-        BatchRefused : the input cannot be read, lacks a column or has one twice; another process writes the same
-            output; finished rows exist and `resume` is false, or they belong to another question
+        BatchRefused : the input cannot be read; a column is missing or occurs twice; another process writes the same
+            output; finished rows exist and `resume` is false; the finished rows belong to another question
         """
         for path in (self.source, self.output):
             if path.suffix not in FORMATS:
@@ -94,7 +94,7 @@ class Batch:
             yield self._done(question, resume=resume), total
 
     def require_columns(self) -> None:
-        """Raise `BatchRefused` where the input cannot be read, lacks a column or has one twice."""
+        """Raise `BatchRefused` where the input cannot be read, or where a column is missing or occurs twice."""
         if fault := fault_of_heading(self._columns(), self.model.space.schema):
             raise BatchRefused(f"{self.source} {fault}")
 
@@ -126,7 +126,7 @@ class Batch:
         return done
 
     def ignored(self) -> list[str]:
-        """Columns of the input that are neither a feature nor `reference`."""
+        """Names of the input's columns that are neither a feature nor `reference`."""
         return [name for name in self._columns() if name not in (*self._names(), "reference")]
 
     def _names(self) -> list[str]:
@@ -153,13 +153,13 @@ class Batch:
             return count_and_mark(cells, self.model.space.schema)
 
     def rows(self) -> Iterator[Json]:
-        """The applicants, each as a row of a payload for `kinds.batch_job`."""
+        """The applicants of the input, each as a row for the payload of a `kinds.batch_job`."""
         if self.source.suffix == LINES:
             return map(line_to_row, _records(self.source))
         return map(Reader(self.model.space.schema, self._count()[1]).row, _records(self.source))
 
     def finish(self) -> Counter[str]:
-        """Write the output from the finished lines, and return the number of lines by status."""
+        """Write the output from the lines of all rows, and return how many lines have each status."""
         counts: Counter[str] = Counter()
         if self.output.suffix == LINES:
             unfinished = self.output.with_name(f"{self.output.name}.tmp")
@@ -189,11 +189,11 @@ class Batch:
 
 
 async def compute(settings: Settings, batch: Batch, done: int, on_progress: Callable[[int], None]) -> None:
-    """Compute all rows but the first `done` in child processes, and append their lines to `batch.part`.
+    """Compute the answers to all rows but the first `done` in child processes, and append their lines to `batch.part`.
 
     Parameters
     ----------
-    on_progress : called with the number of finished rows
+    on_progress : called with the number of rows that are finished so far
     """
     store = Store.of(settings)
     lane = lane_of(settings, store)
@@ -210,7 +210,7 @@ async def compute(settings: Settings, batch: Batch, done: int, on_progress: Call
 
 
 def lane_of(settings: Settings, store: Store) -> Pool:
-    """A pool of child processes, started for a command, which has to close it."""
+    """A started pool of child processes for the batch of a command; the command has to close the pool."""
     lane = Pool(
         "batch",
         settings.lanes_bounds,
@@ -225,7 +225,9 @@ def lane_of(settings: Settings, store: Store) -> Pool:
 async def in_order(
     lane: Pool, kind: kinds.JobKind, store: Store, common: Json, rows: Iterator[Json], first: int
 ) -> AsyncIterator[list[str]]:
-    """The lines of answers to `rows`, a group of rows at a time, in order; later groups are computed meanwhile.
+    """The lines of the answers to `rows`, in the order of the rows.
+
+    Each item holds the lines of one group of rows. Later groups are computed meanwhile.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ Batch: TypeAlias = tuple[Question, Terms, Rows]
 
 
 def limits(max_bytes: int) -> dict[tuple[str, str], int]:
-    """Largest body of a batch in bytes, by path and media type."""
+    """The largest body of a batch, in bytes, by the path and the media type of the request."""
     return {(PATH, NDJSON): max_bytes, (PATH, CSV): max_bytes, (PATH, JSON): min(max_bytes, LARGEST_WHOLE)}
 
 

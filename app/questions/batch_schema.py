@@ -27,9 +27,9 @@ class BatchRow(Strict):
 
 @dataclass(frozen=True)
 class AsRow:
-    """Annotation that describes rows as `row` in OpenAPI; they are validated later, one by one.
+    """Annotation by which OpenAPI describes each row with the schema `row`, although rows are validated later.
 
-    A bad row must not fail the others.
+    Rows are validated one by one, so that an invalid row does not make the others fail.
     """
 
     row: type[Strict]
@@ -48,7 +48,7 @@ class BatchCommon(RecourseQuestion, SeveralWays):
     """Keep questions and answers in the ledger, as with a single request. If false, only the job has them."""
 
     def question(self) -> Question:
-        """The question that the batch asks about each applicant, with the number of alternatives."""
+        """The question that the batch asks about each applicant, with the number of counterfactuals asked for."""
         return self.counted(super().question(), self.method)
 
 
@@ -67,7 +67,7 @@ class BatchProblem(Problem):
 
 
 def line_to_row(line: bytes) -> Json:
-    """The row of a batch for one line of JSON; one that holds the error where the line is invalid."""
+    """The row of a batch for one line of JSON; if the line is invalid, the row holds the error."""
     try:
         return to_row(read_json(line))
     except InvalidRequest as error:
@@ -75,7 +75,7 @@ def line_to_row(line: bytes) -> Json:
 
 
 def to_row(value: Any) -> Json:
-    """The row of a batch for an applicant; one that holds the error where the applicant is invalid."""
+    """The row of a batch for one applicant; if the applicant is invalid, the row holds the error."""
     try:
         return validated(BatchRow, value).model_dump()
     except InvalidRequest as error:
@@ -83,7 +83,7 @@ def to_row(value: Any) -> Json:
 
 
 def refused_row(value: Any, error: RecourseError) -> Json:
-    """The row of a batch for a value that is no valid applicant: its error, and its reference if it has one."""
+    """The row of a batch for a value that is no valid applicant: the error, and the value's `reference` if any."""
     reference = value.get("reference") if isinstance(value, dict) else None
     known = isinstance(reference, str) and len(reference) <= 200 and reference.isprintable()
     return {"refused": error.to_dict(), "reference": reference if known else None}

@@ -26,7 +26,7 @@ from app.recourse.verdict import SENTENCES, Reason, Relaxation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectionQuestion(ValidityQuestion):
-    """Asks to correct a plan that is given as records."""
+    """Asks for the correction of a plan; the request gives the plan as records."""
 
     correction: CorrectionParams
 
@@ -111,12 +111,12 @@ LIMITED = {
 
 
 def compute(asked: RecourseProblem, question: CorrectionQuestion, plan_s: float) -> Correction:
-    """The correction of the question's plan; `plan_s` is the time in seconds for its joint bounds."""
+    """The correction of the question's plan; `plan_s` is the time in seconds for the joint bounds of the plan."""
     return correct(asked, question.rows_raw, question.correction, question.certificate, plan_s=plan_s)
 
 
 def render(frame: Frame, action_set: ActionSet, found: Correction) -> CorrectAnswer:
-    """The answer made from the frame and the core's correction."""
+    """The answer, made from the frame and from the core's correction `found`."""
     outcome = LIMITED.get(found.reason) if found.reason else None
     ranked = counterfactual_answers(action_set, found.members, frame.points)
     return CorrectAnswer(
@@ -134,13 +134,13 @@ def render(frame: Frame, action_set: ActionSet, found: Correction) -> CorrectAns
 
 
 def corrected_member(member: CounterfactualAnswer, outcome: MemberOutcome) -> CorrectedMember:
-    """The member of a plan, completed by the outcome of its correction."""
+    """A member of a corrected plan: the member's part of the answer, completed by the outcome of its correction."""
     correction = MemberCorrection(changed=outcome is MemberOutcome.CORRECTED, outcome=outcome, detail=OUTCOMES[outcome])
     return CorrectedMember(**{f.name: getattr(member, f.name) for f in fields(member)}, correction=correction)
 
 
 def corrected_plan(before: PlanCertificate | None, after: PlanCertificate | None) -> CorrectedPlan | None:
-    """The part of an answer about a plan before and after its correction; None without a plan after it."""
+    """The part of an answer about a plan before and after its correction; None where `after` is None."""
     plan = plan_answer(after)
     if plan is None:
         return None

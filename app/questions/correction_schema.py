@@ -22,7 +22,7 @@ class CorrectRequest(ValidityRequest):
     """What this applicant cannot or will not do; every corrected record respects it."""
 
     def question(self) -> CorrectionQuestion:
-        """The question of the request, without its records."""
+        """The question of the request, without the records of the request."""
         return CorrectionQuestion(
             constraints=self.constraints,
             certificate=self.certificate,

@@ -37,9 +37,9 @@ def written_answer(
     *,
     deadline_s: float,
 ) -> Written:
-    """Compute the answer to a question, and encode it; runs in a child process.
+    """Compute the answer to a question, and encode the answer; runs in a child process.
 
-    `deadline_ms` is the deadline that the request states, for the ledger.
+    `deadline_ms` is the deadline that the request states; the ledger keeps it.
     """
     found = answer(ref, name, question, frame, plan_s, deadline_s=deadline_s)
     if not frame.stored:
@@ -50,7 +50,10 @@ def written_answer(
 
 
 def written(name: str, found: Json, detail: str, request: bytes | None = None) -> Written:
-    """An answer encoded in full and in the `detail` asked for, with its encoded request if the ledger is to keep it."""
+    """The encoded answer: in full, and in the `detail` asked for where that shows less.
+
+    `request` is the encoded request; None where the ledger does not keep it.
+    """
     facts = {fact: found[fact] for fact in FACTS if fact in found}
     plan = found.get("plan")
     facts["bracket"] = plan is not None and plan["validity"]["status"] == "bracket"
@@ -63,7 +66,7 @@ def written(name: str, found: Json, detail: str, request: bytes | None = None) -
 
 
 def sent(answer: Written) -> bytes:
-    """The bytes of an answer that its client gets."""
+    """The bytes of the answer that the client gets."""
     return answer.texts.get(SHOWN, answer.texts[FULL])
 
 

@@ -39,18 +39,18 @@ class Frame:
         return valid.total_seconds() / 86_400.0 / DAYS_PER_MONTH
 
     def known(self, *names: str) -> Json:
-        """The fields `names` of the frame, by name; without names, all fields that answers show."""
+        """The values of the fields `names` of the frame, by name; without names, of all fields that answers show."""
         shown = names or (f.name for f in fields(self) if f.name not in UNSHOWN)
         return {name: getattr(self, name) for name in shown}
 
     @classmethod
     def from_json(cls, data: Json) -> "Frame":
-        """The frame that plain data describes: the JSON of a frame, or of an answer."""
+        """The frame that `data` describes; `data` is the JSON of a frame or of an answer."""
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         points = known.get("points") and PointScale(**known["points"])
         return cls(**{**known, "model": ModelVersion(**data["model"]), "points": points})
 
 
 def identity(model: RegisteredModel) -> ModelVersion:
-    """The id, version and SHA-256 by which answers name a model."""
+    """The id, version and SHA-256 of a model, as answers state them."""
     return ModelVersion(id=model.id, version=model.version, sha256=model.sha256)

@@ -37,7 +37,7 @@ class FrontierQuestion(Question):
 
     @property
     def needs_future_models(self) -> bool:
-        """Whether the question asks for future validity, or varies it."""
+        """Whether the question asks for a future validity, or for several of them as its parameter."""
         return self.parameter == FUTURE_VALIDITY or self.robustness.future_validity is not None
 
 
@@ -87,13 +87,13 @@ class FrontierAnswer(AnswerPart):
 
 
 def compute(asked: RecourseProblem, question: FrontierQuestion, _plan_s: float) -> Frontier:
-    """The cost-robustness curve of a question; `_plan_s` is not used."""
+    """The cost-robustness curve that a question asks for; `_plan_s` is not used."""
     method = METHODS[question.method]
     return frontier(asked, method, question.params, question.parameter, question.values, question.certificate)
 
 
 def render(frame: Frame, action_set: ActionSet, found: Frontier) -> FrontierAnswer:
-    """The answer made from the frame and the curve, with a point for each value."""
+    """The answer, made from the frame and the cost-robustness curve, with one point for each value of the parameter."""
     first = found.points[0].result
     reason = first.verdict.reason if first.verdict else None
     return FrontierAnswer(

@@ -54,7 +54,10 @@ class FrontierRequest(ApplicantQuestion):
     """What is varied."""
 
     def question(self) -> FrontierQuestion:
-        """The question, without the applicant's record. Raises `InvalidRequest` with every fault of the sweep."""
+        """The question of the request, without the applicant's record.
+
+        Raises `InvalidRequest` with every fault of the sweep.
+        """
         parameter = self.sweep.parameter or usual_parameter(self.method)
         if parameter is None:
             detail = f"must be {FUTURE_VALIDITY}: the method {self.method.name} has no parameter for robustness"
@@ -91,12 +94,12 @@ FRONTIER_EXAMPLES: Any = {
 
 
 def usual_parameter(method: Any) -> str | None:
-    """The parameter that a frontier varies where the request names none; None where the method has none to vary."""
+    """Name of the parameter that a frontier varies if the request names none; None if the method has none to vary."""
     return next(iter(METHODS[method.name].knobs), None)
 
 
 def usual_values(method: Any, parameter: str) -> list[float]:
-    """Values around the default of a method's parameter, from the cheapest answer to the most robust one."""
+    """Values of a method's parameter, around its default, in order from the cheapest answer to the most robust one."""
     if parameter == FUTURE_VALIDITY:
         return list(SHARES)
     field = CHOICES[method.name].model_fields.get(parameter)
@@ -108,7 +111,12 @@ def usual_values(method: Any, parameter: str) -> list[float]:
 
 
 def value_faults(method: Any, parameter: str, values: Mapping[int, float]) -> list[Fault]:
-    """Faults of `values` (by position in the sweep) of a method's parameter; pointers lead into the sweep."""
+    """The faults of the values of a sweep; their pointers start with `/sweep`.
+
+    Parameters
+    ----------
+    values : values of `parameter`, by their index in the sweep
+    """
     name = method.name
     knobs = (*METHODS[name].knobs, FUTURE_VALIDITY)
     if parameter not in knobs:

@@ -46,7 +46,7 @@ EXPLAIN_EXAMPLES: Any = {"refused": {"summary": "One applicant", "value": {"inst
 
 @router.get("/v1/models/{id}", include_in_schema=False)
 async def readiness(name: ModelName, service: ServiceDep) -> dict[str, object]:
-    """What KServe's clients ask first. A model that does not answer is a problem document with the reason."""
+    """KServe's clients ask this first. A model that does not answer leads to a problem document with the reason."""
     service.models.require_answering(name)
     return {"name": name, "ready": True}
 

@@ -20,7 +20,7 @@ CHOICES: dict[str, type[Strict]] = {
 
 
 def one_of(choices: Iterable[type[Strict]]) -> Any:
-    """The type of a field that has one of these schemas, which its field `name` selects."""
+    """The type of a field whose value has one of the schemas `choices`; the value's member `name` tells which."""
     either = reduce(or_, choices)
     return Annotated[either, Field(discriminator="name")] if get_args(either) else either
 

@@ -93,12 +93,12 @@ class OffersAnswer(AnswerPart):
 
 
 def compute(asked: RecourseProblem, question: OffersQuestion, _plan_s: float) -> Offers:
-    """The offers that a question asks for; `_plan_s` is not used."""
+    """The offers that answer a question; `_plan_s` is not used."""
     return offers(replace(asked, future_validity=question.future_validity, under="same"), question.better)
 
 
 def render(frame: Frame, action_set: ActionSet, found: Offers) -> OffersAnswer:
-    """The answer made from the frame and the offers."""
+    """The answer, made from the frame and the offers."""
     known, lead = found.factual_score is not None, next(iter(found.signs))
     warnings = []
     if found.offers and not found.every:
@@ -121,7 +121,13 @@ def render(frame: Frame, action_set: ActionSet, found: Offers) -> OffersAnswer:
 
 
 def offer_answer(action_set: ActionSet, found: Counterfactual, scale: PointScale | None, lead: int) -> Offer:
-    """The part of an answer about one offer; `lead` is the index of the feature that `share` is about."""
+    """The part of an answer about one offer.
+
+    Parameters
+    ----------
+    scale : converts scores to points; None for a model without points
+    lead : index of the feature whose offered value `share` compares with the value applied for
+    """
     space, fact = action_set.space, action_set.factual_raw.tolist()
     terms = {j: space.features[j] for j in terms_of(space)}
     row = found.row_raw.tolist()

@@ -39,7 +39,7 @@ NUMBERS = PlainValidator(_array), PlainSerializer(np.ndarray.tolist)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Base of the questions about one applicant: the record, and conditions that every answer must meet."""
+    """Base of the questions about one applicant: has the applicant's record, and what every answer must comply with."""
 
     factual_raw: Annotated[Float[np.ndarray, "p"], *NUMBERS] = field(default_factory=lambda: np.empty(0))
     """The applicant's raw row; empty until the record has been checked against the model's schema."""
@@ -65,7 +65,7 @@ class Case:
 
     @classmethod
     def from_json(cls, data: Json) -> Self:
-        """The question that `to_json` described; fields that an earlier release did not write have defaults."""
+        """The question whose `to_json` returned `data`; fields that an earlier release did not write have defaults."""
         question: Self = reader(cls).validate_python(data)
         return question
 
@@ -74,7 +74,10 @@ _READERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 
 def reader(question: type[Any]) -> TypeAdapter[Any]:
-    """The adapter that validates and serialises questions of a class; each is made once, since that is slow."""
+    """The adapter that validates and serialises questions of one class.
+
+    It is made once for each class, since making it is slow.
+    """
     if question not in _READERS:
         _READERS[question] = TypeAdapter(question)
     return _READERS[question]
@@ -108,7 +111,7 @@ class Question(Case):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a request says besides its question: the model, the deadline, and whether the answer is recorded."""
+    """What a request says besides its question, such as the model, the deadline and whether the answer is recorded."""
 
     model: str
     """`id@version`, or `id` for its newest active version."""
@@ -131,14 +134,19 @@ Rows = Iterable[Json]
 
 
 def request_of(space: FeatureSpace, question: Question, deadline_ms: int) -> Json:
-    """A request as the ledger keeps it: the record by feature name, and the question with every parameter."""
+    """A request as the ledger keeps it: the applicant's record by feature name, the question with every parameter."""
     return request_of_row(space, question.to_json(), question.factual_raw, question.seed, deadline_ms)
 
 
 def request_of_row(
     space: FeatureSpace, question: Json, factual_raw: Float[np.ndarray, "p"], seed: int, deadline_ms: int
 ) -> Json:
-    """The request of one of many applicants as the ledger keeps it, from the question's JSON, which they share."""
+    """The request of one applicant of a batch, as the ledger keeps it.
+
+    Parameters
+    ----------
+    question : the question as JSON, which all applicants of the batch share
+    """
     return {
         "applicant": space.record(factual_raw),
         "question": {**question, "factual_raw": factual_raw.tolist(), "seed": seed},
@@ -147,8 +155,10 @@ def request_of_row(
 
 
 def job_payload(ref: ModelRef, question: Case, frame: Json, key: str | None = None) -> Json:
-    """The payload of a job that answers a question; each server adds the store of models that it knows.
+    """The payload of a job that answers a question, without the store of models, which each server adds.
 
-    `key` is the id of the API key that submits the job.
+    Parameters
+    ----------
+    key : id of the API key that submits the job
     """
     return {"model": model_payload(ref), "question": question.to_json(), "frame": frame, "key": key}

@@ -71,7 +71,7 @@ class Questions:
         """Answer a question of a use case. Returns JSON, in the detail that `terms` asks for.
 
         Where joint bounds of a plan take too long to wait for, the answer has rough bounds (a bracket), and a job
-        computes tight ones.
+        computes tight bounds.
 
         Parameters
         ----------
@@ -83,9 +83,9 @@ class Questions:
         ------
         UnknownModel : no such model is active
         ModelUnusable : the version is broken, or the store cannot be read
-        InvalidRequest : records or parameters do not fit the model; with every fault
+        InvalidRequest : records or parameters do not fit the model; the error has every fault
         Overloaded, LaneCrashed : the child processes are busy, or one crashes
-        LaneTimeout : the child process runs out of time; for recourse, that is an answer and no error
+        LaneTimeout : the child process runs out of time; a question about recourse gets an answer instead of this error
         LedgerUnavailable : the answer could not be recorded, so it is not given
         """
         if terms.store:
@@ -107,7 +107,7 @@ class Questions:
     async def submit(
         self, name: str, question: Case, applicant: Record, terms: Terms, counterfactuals: Sequence[Record] = ()
     ) -> Job:
-        """Start a job whose result is the answer of `ask`; a job that is stopped at its deadline has failed.
+        """Start a job whose result is the answer that `ask` would return. A job that is stopped at its deadline fails.
 
         Raises
         ------
@@ -125,11 +125,11 @@ class Questions:
         return await self._jobs.submit(name, payload, timeout_s=timeout_s, about=recourse, detail=terms.detail)
 
     async def submit_batch(self, question: Question, terms: Terms, rows: Rows) -> Job:
-        """Start a job that finds recourse for many applicants; row `i` has the question's seed plus `i`.
+        """Start a job that finds recourse for many applicants; the seed for row `i` is the question's seed plus `i`.
 
         Raises
         ------
-        UnknownModel, ModelUnusable, InvalidRequest : what the applicants have in common cannot be asked, as in `ask`
+        UnknownModel, ModelUnusable, InvalidRequest : the question cannot be asked of the model, as in `ask`
         NotReady : the job store cannot be reached
         """
         if terms.store:
@@ -140,14 +140,14 @@ class Questions:
         return await self._jobs.submit_batch(BATCH, payload, rows, detail=terms.detail)
 
     def bounded(self, payload: Json) -> Json:
-        """The payload of a batch, completed by the latest time at which its answers may expire."""
+        """The payload of a batch, completed by the latest time at which the batch's answers may expire."""
         by = timestamp(self._ledger.believed_now() + LONGEST_WAIT + self._valid)
         return {**payload, "frame": {**payload["frame"], "expires_by": by}}
 
     def batch_payload(self, question: Question, terms: Terms) -> Json:
         """The payload that all rows of a batch share.
 
-        Raises `UnknownModel`, `ModelUnusable` and `InvalidRequest` where it cannot be asked.
+        Raises `UnknownModel`, `ModelUnusable` or `InvalidRequest` where the question cannot be asked of the model.
         """
         model = self._models.find(terms.model, pointer="/model")
         all_or_faults(*checks(self._models, model, question))
@@ -269,9 +269,10 @@ class Questions:
     # --- what becomes of jobs ---
 
     async def keep(self, job_id: str, payload: Json, lines: Sequence[str]) -> None:
-        """Record the answers among some lines of a batch, and count their model calls. Raises `LedgerUnavailable`.
+        """Record the answers among `lines` of a batch, and count the model calls of these answers.
 
-        A call that is repeated after a crash records nothing twice, but counts again.
+        A call that is repeated after a crash records no answer twice, but counts the model calls again. Raises
+        `LedgerUnavailable`.
         """
         given = [(i, line, json.loads(line)) for i, line in enumerate(lines) if batch_lines.refusal(line) is None]
         if payload["store"]:
@@ -293,7 +294,7 @@ class Questions:
     async def recorded(self, job_id: str, payload: Json, result: Json) -> Json:
         """Record the result of a job about one applicant, count its model calls, and return the result.
 
-        Recourse is returned as the ledger has it, which an earlier attempt may have recorded.
+        An answer about recourse is returned as the ledger has it: an earlier attempt of the job may have recorded it.
         """
         self._budgets.spend(payload.get("key"), self._metrics.asked(result["model"]["id"], result))
         if payload.get("request") is None:

@@ -114,9 +114,9 @@ class RecourseAnswer(AnswerPart):
 
 
 def compute(asked: RecourseProblem, question: Question, plan_s: float) -> Explained:
-    """Recourse, the reasons if the question asks for them and, where no recourse is found, a proof if there is one.
+    """Recourse, with reasons if the question asks for them; where no recourse is found, with what a proof has shown.
 
-    `plan_s` is the time in seconds for joint bounds of a plan.
+    `plan_s` is the time in seconds for the joint bounds of a plan.
     """
     asked, reasons = reasons_first(asked, question.reasons)
     found = solve(asked, METHODS[question.method], question.params, question.certificate, plan_s=plan_s)
@@ -127,9 +127,10 @@ def compute(asked: RecourseProblem, question: Question, plan_s: float) -> Explai
 def completed(
     asked: RecourseProblem, found: RecourseResult, question: Question, plan_s: float
 ) -> tuple[RecourseResult, Preclusion | None]:
-    """The result with an offer and future models' decisions added where the record is refused; and a proof or None.
+    """The result of a search, completed where the model refuses the applicant's record; and what a proof has shown.
 
-    The proof, that no recourse exists, is sought where the search found nothing.
+    The result gets an offer, and the share of future models that accept the record. A proof that no recourse exists is
+    sought only where the search found nothing; otherwise the second item is None.
     """
     found, precluded = with_proof(asked, found, question, plan_s)
     if found.factual_score is not None and found.factual_score < 0.0:
@@ -146,10 +147,11 @@ def completed(
 def with_proof(
     asked: RecourseProblem, found: RecourseResult, question: Question, plan_s: float
 ) -> tuple[RecourseResult, Preclusion | None]:
-    """The result, and a proof that no recourse exists, or None. The proof is sought where the search found nothing.
+    """The result of the search, and what a proof that no recourse exists has shown; None where no proof was sought.
 
-    The result counts the model calls of the proof. If the proof fails on an accepted record, the result is the answer
-    with that record, except where a plan, or a promise about future models, is asked for.
+    A proof is sought only where the search found nothing. The result counts the model calls of the proof. If the proof
+    comes upon a record that the model accepts, the second item is None and the result has that record, unless a plan or
+    a promise about future models is asked for.
     """
     if found.verdict is None or found.verdict.reason in UNKNOWN:
         return found, None
@@ -170,7 +172,7 @@ def with_proof(
 
 
 def render(frame: Frame, action_set: ActionSet, found: Explained) -> RecourseAnswer:
-    """The answer made from the frame and the result, with its reasons and its proof."""
+    """The answer, made from the frame and from the core's result `found`."""
     reasons = None if found.reasons is None else reasons_part(action_set, found.reasons)
     recourse = replace(found.recourse, diagnostics=found.diagnostics)
     return recourse_answer(frame, action_set, recourse, reasons, precluded=found.precluded)
@@ -180,7 +182,7 @@ def recourse_answer(
     frame: Frame, action_set: ActionSet, found: RecourseResult, reasons: Reasons | None = None,
     *, precluded: Preclusion | None = None,
 ) -> RecourseAnswer:  # fmt: skip
-    """The answer made from the frame and a result, with reasons and a proof if there are any."""
+    """The answer, made from the frame and from a result; with reasons, and with what a proof has shown, if given."""
     verdict = found.verdict
     return RecourseAnswer(
         **frame.known(),
@@ -243,7 +245,7 @@ def _expires_before(frame: Frame, found: RecourseResult) -> list[str]:
 
 
 def out_of_time(frame: Frame, elapsed_ms: float) -> RecourseAnswer:
-    """The answer of a computation that was killed after its deadline, so that no recourse is known."""
+    """The answer where the computation was killed after its deadline: no recourse is known."""
     return RecourseAnswer(
         **frame.known(),
         status=Status.NOT_FOUND,

@@ -81,7 +81,7 @@ WISHES, NO_WISHES = TypeAdapter(Wishes), Wishes()
 
 
 class AnyQuestion(Strict):
-    """The part of a request that every question about an applicant has."""
+    """The fields that every question about an applicant has in a request."""
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     """`id` for its newest active version, or `id@version`."""
@@ -91,20 +91,20 @@ class AnyQuestion(Strict):
     """The same request with the same seed has the same answer."""
 
     def terms(self) -> Terms:
-        """The fields of the request that do not belong to its question, such as the model and the deadline."""
+        """The fields of the request that are not part of its question, such as the model and the deadline."""
         names = {f.name for f in fields(Terms)} & type(self).model_fields.keys()
         return Terms(**{name: getattr(self, name) for name in names})
 
 
 class ModelQuestion(AnyQuestion):
-    """A question whose answer has certificates."""
+    """The fields of a request for an answer that has certificates."""
 
     certificate: Annotated[CertificateParams, Sent()] = Field(default_factory=CertificateParams)
     """Parameters of the certificates."""
 
 
 def by_method(request: Any) -> Question:
-    """The question in a request, without the applicant's record, certificate, wishes and number of alternatives."""
+    """The question of a request, without the applicant's record, certificate, wishes and number of counterfactuals."""
     method = METHODS[request.method.name]
     return Question(
         constraints=request.constraints,
@@ -119,7 +119,7 @@ def by_method(request: Any) -> Question:
 
 @with_fields_of(Timing, Wishes)
 class RecourseQuestion(ModelQuestion):
-    """A question about recourse, apart from the applicant."""
+    """The fields of a request for recourse, without the applicant's record."""
 
     method: OptionalMethod
     """The method and its parameters; `robust_mpm` with its defaults when absent."""
@@ -136,7 +136,7 @@ class RecourseQuestion(ModelQuestion):
     compute. The ledger keeps the full answer."""
 
     def terms(self) -> Terms:
-        """The fields of the request that do not belong to its question, with the ids of answers that it excludes."""
+        """The fields of the request that are not part of its question, with the ids of answers that it excludes."""
         return replace(super().terms(), exclude_ids=self.exclude.ids)
 
     def question(self) -> Question:
@@ -159,7 +159,7 @@ class ApplicantQuestion(RecourseQuestion):
 
 
 class SeveralWays(Strict):
-    """The part of a request that says how many alternatives are sought."""
+    """The part of a request that says how many counterfactuals are sought."""
 
     count: Count | None = None
     """Ways, up to this many, that differ in what is changed; the cheapest first, under stress the surest. None changes
@@ -167,9 +167,9 @@ class SeveralWays(Strict):
     plan has, when absent."""
 
     def counted(self, question: Question, method: BaseModel) -> Question:
-        """The question with `count` alternatives or plan members; `method` is the one that the request states.
+        """The question with the `count` of the request: how many ways are sought, or how many members the plan has.
 
-        Raises `InvalidRequest` where the method states another number of members.
+        `method` is the method of the request. Raises `InvalidRequest` where it states another number of members.
         """
         if self.count is None:
             return question
@@ -193,7 +193,7 @@ class RecourseRequest(ApplicantQuestion, SeveralWays):
     """Also state why the model refuses the record: `true`, or which reasons. This takes up to five more model calls."""
 
     def question(self) -> Question:
-        """The question of the request, with the number of alternatives and the reasons that it asks for."""
+        """The question of the request, with the number of ways sought, and the parameters of reasons if any."""
         asked = self.reasons
         reasons = (ReasonsParams() if asked else None) if isinstance(asked, bool) else asked
         return replace(self.counted(super().question(), self.method), reasons=reasons)

@@ -53,9 +53,9 @@ class UseCase:
 
 
 def answer(ref: ModelRef, name: str, question: Case, frame: Frame, plan_s: float, *, deadline_s: float) -> Json:
-    """Compute the whole answer of a use case, as clients get it; runs in a child process.
+    """Compute the full answer to the question of a use case, as clients get it; runs in a child process.
 
-    Joint bounds of a plan that take longer than `plan_s` seconds stay rough.
+    Joint bounds of a plan stay rough where they take longer than `plan_s` seconds.
     """
     began, use_case = time.perf_counter(), USE_CASES[name]
     asked = problem(ref, question, deadline_s)
@@ -69,7 +69,7 @@ def answer(ref: ModelRef, name: str, question: Case, frame: Frame, plan_s: float
 
 
 def with_method(frame: Frame, question: Case) -> Frame:
-    """The frame, completed by the method of the question unless it has one."""
+    """The frame with the method of the question; a frame that has a method already is returned as it is."""
     if frame.method is not None or not isinstance(question, Question):
         return frame
     return replace(frame, method=method_of(question))
@@ -81,7 +81,7 @@ def method_of(question: Question) -> Json:
 
 
 def problem(ref: ModelRef, question: Case, deadline_s: float) -> RecourseProblem:
-    """The question as a problem for the core, whose deadline is `deadline_s` seconds from now."""
+    """The question as a problem for the core, with a deadline `deadline_s` seconds from now."""
     deadline = time.monotonic() + deadline_s
     model = tasks.load(ref)
     others = question.params.other_models().values() if isinstance(question, Question) else ()
@@ -109,7 +109,7 @@ def _futures(model: RegisteredModel, question: Case) -> Futures | None:
 
 
 def actions_of(space: FeatureSpace, question: Case, rules: Sequence[Rule] = ()) -> ActionSet:
-    """The action set of the applicant in a question.
+    """The action set of the applicant whom the question is about.
 
     Raises `InvalidRequest` or `ConstraintClash` where constraints, weights or wishes do not fit the model.
     """

@@ -22,7 +22,10 @@ Check = Callable[[], Any]
 
 
 def all_or_faults(*checks: Check) -> list[Any]:
-    """The results of all checks, in order. Raises one `InvalidRequest` with the faults of all checks that fail."""
+    """The results of all checks, in order.
+
+    Raises one `InvalidRequest` if checks fail; it has the faults of every check that fails.
+    """
     results, faulty = [], []
     for check in checks:
         try:
@@ -37,7 +40,7 @@ def all_or_faults(*checks: Check) -> list[Any]:
 
 
 def checks(models: Models, model: RegisteredModel, question: Case) -> list[Check]:
-    """The checks of everything in a question but its records, as functions that raise `InvalidRequest`."""
+    """The checks of a question, apart from its records; each check is a function that raises `InvalidRequest`."""
     found: list[Check] = [
         lambda: check_constraints(model.space, question.constraints, question.cost_weights, weights_at="/cost/weights"),
         lambda: _check_certificate(model, question.certificate),

@@ -26,14 +26,14 @@ from app.recourse.result import Diagnostics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidityQuestion(Case):
-    """Asks for certificates of records that the caller supplies."""
+    """Asks for certificates of counterfactuals that the caller supplies."""
 
     rows_raw: Annotated[Float[np.ndarray, "n p"], *NUMBERS] = field(default_factory=lambda: np.empty((0, 0)))
     """Their raw rows; empty until the records have been checked against the model's schema."""
 
     @classmethod
     def about(cls, question: Case, rows_raw: Float[np.ndarray, "n p"]) -> "ValidityQuestion":
-        """The question for certificates of `rows_raw`, under the conditions of another question."""
+        """The question for certificates of `rows_raw`, with applicant, constraints, weights and seed of `question`."""
         return cls(
             factual_raw=question.factual_raw,
             rows_raw=rows_raw,
@@ -45,7 +45,7 @@ class ValidityQuestion(Case):
 
     @property
     def takes_long(self) -> bool:
-        """Whether there are several records: their joint bounds take long."""
+        """True for several records, since their joint bounds take long; false for one record."""
         return len(self.rows_raw) > 1
 
 
@@ -70,12 +70,12 @@ class ValidityAnswer(AnswerPart):
 
 
 def compute(asked: RecourseProblem, question: ValidityQuestion, plan_s: float) -> Assessment:
-    """The certificates of the question's records; `plan_s` is the time in seconds for their joint bounds."""
+    """The certificates of the question's counterfactuals; `plan_s` is the time in seconds for their joint bounds."""
     return assess(asked, question.rows_raw, question.certificate, plan_s=plan_s)
 
 
 def render(frame: Frame, action_set: ActionSet, found: Assessment) -> ValidityAnswer:
-    """The answer made from the frame and the certificates, in the order of the request's records."""
+    """The answer, made from the frame and the certificates, in the order of the request's counterfactuals."""
     return ValidityAnswer(
         **frame.known("model", "seed"),
         factual=decision(found.factual_score, found.factual_probability, frame.points),

@@ -37,11 +37,11 @@ class ValidityRequest(ModelQuestion):
         return request
 
     def terms(self) -> Terms:
-        """The fields that do not belong to the question, with the name of the field that has the applicant's record."""
+        """The request's fields outside its question, and the name of the field that has the applicant's record."""
         return replace(super().terms(), record=self._record)
 
     def question(self) -> ValidityQuestion:
-        """The question of the request, without its records."""
+        """The question of the request, without the records of the request."""
         return ValidityQuestion(certificate=self.certificate, seed=self.seed)
 
 

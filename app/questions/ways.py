@@ -40,7 +40,7 @@ class ChangeStep(AnswerPart):
 
 
 def points_of(score: float | None, scale: PointScale | None) -> float | None:
-    """The points for a score, rounded for an answer; None without a score, and for a model without points."""
+    """The points for a score, rounded as in answers; None where the score is None or the model has no points."""
     return None if score is None or scale is None else rounded_output(float(scale.of(score)), score)
 
 
@@ -49,7 +49,7 @@ def difference(
     found: AssessedCounterfactual,
     before: Sequence[AssessedCounterfactual],
 ) -> Difference | None:
-    """How a way differs from the ways that the answer lists before it; None for the first way."""
+    """How the way `found` differs from the ways `before`, which the answer lists earlier; None for the first way."""
     if not before:
         return None
     features = action_set.space.features
@@ -63,7 +63,7 @@ def difference(
 
 
 def changes_in_order(way: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The changes of a way in the order of its steps, then those that are no step, such as changes by time."""
+    """The changes of a way: steps first, in their order; then changes that are no step, such as changes by time."""
     names = [step["feature"] for step in way.get("steps") or ()]
     return sorted(
         way["changes"], key=lambda one: names.index(one["feature"]) if one["feature"] in names else len(names)
@@ -76,9 +76,12 @@ def steps(
     made: Sequence[FeatureChange],
     scale: PointScale | None,
 ) -> tuple[ChangeStep, ...] | None:
-    """The steps from the refused record to a counterfactual, with the sentences of the changes `made`.
+    """The steps from the refused record to a counterfactual; None where the counterfactual has no steps.
 
-    None where the counterfactual has no steps.
+    Parameters
+    ----------
+    made : the changes of the counterfactual; a step has the sentence of its change
+    scale : converts scores to points; None for a model without points
     """
     if found.steps is None:
         return None

@@ -21,14 +21,14 @@ static = StaticFiles(directory=str(files("fastapi_offline") / "static"))
 
 @router.get("/openapi.json", name="openapi")
 async def openapi(request: Request, if_none_match: IfNoneMatch = None) -> Response:
-    """The description of every endpoint, at the address under which it was asked for."""
+    """The OpenAPI description of every endpoint; its `servers` names the root path of this request."""
     here = {"url": request.scope.get("root_path", "") or "/"}
     return if_changed({**request.app.openapi(), "servers": [here]}, if_none_match)
 
 
 @router.get("/docs", name="swagger")
 async def swagger(request: Request) -> HTMLResponse:
-    """Every endpoint, to try out."""
+    """A page on which to try out every endpoint."""
     root = request.scope.get("root_path", "")
     page = get_swagger_ui_html(
         openapi_url=f"{root}/openapi.json",
@@ -44,7 +44,7 @@ async def swagger(request: Request) -> HTMLResponse:
 
 @router.get("/redoc", name="redoc")
 async def redoc(request: Request) -> HTMLResponse:
-    """Every endpoint, to read."""
+    """A page on which to read about every endpoint."""
     root = request.scope.get("root_path", "")
     page = get_redoc_html(
         openapi_url=f"{root}/openapi.json",

@@ -41,7 +41,7 @@ POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancesto
 
 @router.get("/", name="root")
 async def root(request: Request) -> Response:
-    """Links to the page, the documentation and the description: HTML for browsers, JSON for programs."""
+    """Links to the workbench, the documentation and the OpenAPI description: HTML for browsers, JSON for programs."""
     prefix = request.scope.get("root_path", "")
     vary = {"Vary": "Accept"}
     if "text/html" not in request.headers.get("accept", ""):

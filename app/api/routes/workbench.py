@@ -24,12 +24,15 @@ router = APIRouter(include_in_schema=False)
 
 
 class RevalidatedFiles(StaticFiles):
-    """Static files that a browser keeps but asks about by ETag before each use, so that releases are never mixed."""
+    """Static files that a browser may keep, but has to revalidate by their ETag before each use.
+
+    So no page mixes files of two releases.
+    """
 
     def file_response(
         self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
-        """The response with the file, or 304 where the browser has it."""
+        """The response with the file; or 304 if the browser already has the file."""
         response = super().file_response(full_path, stat_result, scope, status_code)
         response.headers["Cache-Control"] = "no-cache"
         return response
@@ -40,7 +43,7 @@ static = GZipMiddleware(RevalidatedFiles(directory=str(FILES)))
 
 @router.get("/workbench", name="workbench")
 async def workbench(request: Request) -> HTMLResponse:
-    """The page, with a content security policy of its own, compressed as its files are."""
+    """The workbench page; it has its own content security policy, and is compressed as its files are."""
     page = (FILES / "page.html").read_bytes()
     headers = {"Content-Security-Policy": POLICY, "Vary": "Accept-Encoding"}
     if "gzip" not in request.headers.get("accept-encoding", ""):
