@@ -66,7 +66,7 @@ class Architecture(ManifestPart):
 
 
 class Artifact(ManifestPart):
-    """The file that holds the model, and how its columns are those of the manifest."""
+    """The file that holds the model, and how the model names and reads the columns of the manifest."""
 
     format: Format
     path: Name
@@ -142,7 +142,7 @@ class Endpoint(ManifestPart):
 
     @property
     def sha256(self) -> str:
-        """Digest of the endpoint's description in the manifest; the model behind the address has none."""
+        """SHA-256 of the endpoint's description in the manifest; it says nothing about the model at that address."""
         # Without keys that came later, so that a description from before them keeps its digest.
         later = {"map"} if self.map is None else set()
         return hashlib.sha256(self.model_dump_json(exclude=later).encode()).hexdigest()

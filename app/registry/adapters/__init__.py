@@ -31,7 +31,7 @@ from app.registry.trust import Trust
 
 
 class Load(Protocol):
-    """Function of a model format that makes a black box of the model which a manifest describes."""
+    """Makes the black box of the model that a manifest describes; each model format has one such function."""
 
     def __call__(self, manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:
         """The black box of the model in `directory`, made without running code of the file that is not trusted.
@@ -50,7 +50,7 @@ Pin: TypeAlias = Callable[[BlackBox, Float[np.ndarray, "n p"], Float[np.ndarray,
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """The functions of one model format: they load a model, check it, and tie it to its registered scores."""
+    """The functions of one model format: they load a model, check it, and pin a remote model to registered scores."""
 
     load: Load
     check: Callable[[BlackBox], list[Fault]] | None = None
@@ -72,7 +72,9 @@ ADAPTERS: dict[Format, Adapter] = {
 
 
 def load_black_box(manifest: Manifest, directory: Path, columns: ModelColumns, trust: Trust) -> BlackBox:
-    """The black box of the manifest's model in `directory`; it takes encoded points of ``columns.space``.
+    """The black box of the manifest's model in `directory`.
+
+    Its input is encoded points of ``columns.space``.
 
     Raises `ModelRefused` with every fault of the artifact; `ModelUnusable` where a library or a secret is missing.
     """

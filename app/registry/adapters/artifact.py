@@ -24,9 +24,11 @@ from app.registry.manifest import Manifest
 
 
 def plain_number(value: Any) -> Any:
-    """The number that a text states; a value that is not text, or the text of NaN or infinity, is returned unchanged.
+    """The number that `value` states as text, such as 1.5 for "1.5".
 
-    Raises `PydanticKnownError` for true and false, and for other texts, such as 1_000 or digits of other scripts.
+    Returned unchanged: a value that is neither text nor a boolean, and the texts of NaN and infinity.
+
+    Raises `PydanticKnownError` for true, false and every other text, such as "1_000" or digits of other scripts.
     """
     if isinstance(value, bool):
         raise PydanticKnownError("float_type")
@@ -62,10 +64,10 @@ def read_artifact(manifest: Manifest, directory: Path) -> bytes:
 
 
 def black_box_of(manifest: Manifest, space: FeatureSpace, predict: Predict, **more: Any) -> BlackBox:
-    """The black box around `predict`, which gives one output per row; `more` are further fields of `BlackBox`.
+    """A black box that asks `predict`, a function that returns one output per row.
 
-    The manifest says what `predict` takes (`input`), and how its outputs become scores (`output`, `threshold`,
-    `points`).
+    The manifest says what rows `predict` takes (`input`), and how its outputs become scores (`output`, `threshold`,
+    `points`). `more` has further fields of `BlackBox`, by name.
     """
     return BlackBox(
         space=space, predict=predict, input=manifest.input, output=manifest.output, threshold=manifest.threshold,
@@ -74,17 +76,23 @@ def black_box_of(manifest: Manifest, space: FeatureSpace, predict: Predict, **mo
 
 
 def refused(detail: str, place: str = "") -> ModelRefused:
-    """The error that refuses an artifact; `place` is a JSON pointer into it, such as ``/tree/0``; empty for all."""
+    """The error that refuses an artifact.
+
+    `place` is the JSON pointer to the wrong part of the artifact, such as ``/tree/0``; empty for the whole artifact.
+    """
     return ModelRefused(faults=[Fault(f"/artifact{place}", detail)])
 
 
 def digest_fault(found: str) -> Fault:
-    """The fault of an artifact whose SHA-256 (`found`) is not the one in the manifest."""
+    """The fault of an artifact whose SHA-256 is `found`, and not the digest in the manifest."""
     return Fault("/artifact/sha256", f"is not the digest of the file, which is {found}")
 
 
 def form_refusal(error: ValidationError) -> ModelRefused:
-    """The error that refuses a file whose content pydantic found invalid; it has the first `FAULTS` faults."""
+    """The error that refuses a file whose content pydantic found invalid.
+
+    It has the first `FAULTS` of pydantic's findings.
+    """
     return ModelRefused(
         faults=[
             Fault("/artifact" + "".join(f"/{escape(str(part))}" for part in details["loc"]), sentence_of(details))
@@ -139,9 +147,9 @@ def unreadable(error: Exception) -> ModelRefused:
 
 
 def refuse_repeated_keys(content: bytes) -> None:
-    """Raise `ModelRefused` if a JSON object has a key twice: programs differ in which value they take.
+    """Raise `ModelRefused` if a JSON object in `content` has a key twice, as programs differ in which value they use.
 
-    Content that is not JSON passes: whatever parses it refuses it.
+    Content that is not JSON raises nothing here; the parser that reads it next refuses it.
     """
 
     def keys(members: list[tuple[str, object]]) -> None:

@@ -22,15 +22,16 @@ from app.registry.printable import listed
 def chosen_columns(
     names: Sequence[str] | None, count: int, space: FeatureSpace, named: Mapping[str, str | None] | None
 ) -> tuple[Int[np.ndarray, "k"] | None, list[Fault]]:
-    """For each column of a model, the index of the encoded column that it is; and faults.
+    """The index of the encoded column for each column of a model, and the faults found on the way.
 
-    The index array is None where the model takes all encoded columns in order, and where there are faults.
+    The indices are None in two cases: the model takes all encoded columns in order, or there are faults.
 
     Parameters
     ----------
-    names : names of the model's columns, in its order; None where its file has none
+    names : names of the model's columns, in the model's order; None where its file names no columns
     count : number of the model's columns
-    named : `artifact.map` of the manifest: by encoded column, the model's own name, or None for one that it lacks
+    named : `artifact.map` of the manifest: by encoded column, the model's own name for it, or None if the model lacks
+        it
     """
     named = dict(named or {})
     if unknown := [name for name in named if name not in space.columns]:
@@ -87,7 +88,7 @@ def _by_name(
 def notes_on_dropped(
     indices: Int[np.ndarray, "k"] | None, space: FeatureSpace, named: Mapping[str, str | None] | None
 ) -> tuple[str, ...]:
-    """A warning for each encoded column that is not among `indices` and that `artifact.map` (`named`) does not mention.
+    """A warning for each encoded column that is neither in `indices` nor a key of `artifact.map` (`named`).
 
     No warnings where `indices` is None: the model then takes all encoded columns.
     """
@@ -100,7 +101,10 @@ def notes_on_dropped(
 
 
 def owners_of(names: Sequence[str], space: FeatureSpace, named: Mapping[str, str | None]) -> list[list[int]]:
-    """For each column name of a model, the indices of the encoded columns that the name may mean; empty for none."""
+    """For each column name of a model, a list with the indices of the encoded columns that the name may stand for.
+
+    The list is empty for a name that stands for no encoded column. `named` is `artifact.map` of the manifest.
+    """
     own = {plain_name(column): j for j, column in enumerate(space.columns)}
     if all(plain_name(name) in own for name in names) and (not named or len(names) == space.d):
         return [[own[plain_name(name)]] for name in names]
@@ -140,7 +144,7 @@ def _usual_names(j: int, space: FeatureSpace) -> list[str]:
 
 
 def level_texts(level: RawValue) -> list[str]:
-    """The texts by which column names may state a level, such as `True`, `true` and `1` for true."""
+    """The texts by which a column name may state one level of a feature, such as `True`, `true` and `1` for true."""
     if level is None:
         return ["nan", "None", "missing"]
     return ["True", "true", "1"] if level is True else ["False", "false", "0"] if level is False else [str(level)]
@@ -155,7 +159,7 @@ def _is_reference(j: int, lost: Sequence[int], space: FeatureSpace) -> bool:
 
 
 def raw_names(named: Mapping[str, str | None] | None, space: FeatureSpace) -> list[str]:
-    """Each feature's name in the lender's table: the one in `artifact.map` (`named`), else the feature's own."""
+    """Each feature's name in the lender's table: the name that `artifact.map` (`named`) gives it, else its own name."""
     return [(named or {}).get(name) or name for name in space.names]
 
 
@@ -167,9 +171,10 @@ SINGLE_ROUNDING = 1e-6
 
 
 def raw_column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
-    """The function that converts raw numbers of a feature to the values of its column in the lender's table.
+    """A function that converts the raw numbers of a feature to the values of its column in the lender's table.
 
-    A missing number becomes NaN, and a missing level None. Whole numbers are floats where some may be missing.
+    A missing number becomes NaN, and a missing level None. The column of an integer feature has the type float if its
+    values may be missing, else int64.
     """
     if feature.type is FeatureType.CONTINUOUS:
         return lambda numbers: numbers
@@ -184,14 +189,15 @@ def raw_column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def whole_levels(feature: Feature) -> bool:
-    """Whether all levels of a feature are texts of whole numbers, which a model may take as numbers."""
+    """Whether every level of a feature is the text of a whole number; a model may then take the levels as numbers."""
     return bool(feature.categories) and all(re.fullmatch(r"-?[0-9]{1,15}", level) for level in feature.categories)
 
 
 def code_column(feature: Feature) -> Callable[[np.ndarray], np.ndarray]:
-    """The function that converts raw numbers of a feature to a column in which levels such as "3" are numbers.
+    """A function that converts the raw numbers of a feature to a table column in which a level such as "3" is a number.
 
-    A missing level is then NaN. Features whose levels are not all whole numbers are converted by `raw_column`.
+    A missing level becomes NaN. For a feature with a level that is no whole number, the function is that of
+    `raw_column`.
     """
     if feature.is_number or not whole_levels(feature):
         return raw_column(feature)
@@ -214,12 +220,12 @@ def labels_to_output(labels: Sequence[Any], manifest: Manifest) -> Float[np.ndar
 
 
 def numbers_to_output(values: np.ndarray, manifest: Manifest, column: int | None) -> Float[np.ndarray, "n"]:
-    """The output of each record for the favourable class, selected from the numbers that a model gives.
+    """One output per record for the favourable class, selected from the numbers that a model returned.
 
     Parameters
     ----------
-    values : (n,) or (n, 1), numbers for class 1; or (n, k), a probability for each class
-    column : index of the favourable class in (n, k); where it is None, the favourable class is 0 or 1
+    values : (n,) or (n, 1), one number per record, for class 1; or (n, k), one number per record and class
+    column : index of the favourable class in (n, k); None where the manifest's favourable class is 0 or 1
 
     Raises `ModelOutputInvalid` for another shape.
     """
@@ -243,7 +249,7 @@ def numbers_to_output(values: np.ndarray, manifest: Manifest, column: int | None
 
 
 def rounded(probabilities: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """The probabilities, with those less than `SINGLE_ROUNDING` outside [0, 1] set to 0 or 1."""
+    """The probabilities; a value below 0 or above 1 by less than `SINGLE_ROUNDING` is set to 0 or 1."""
     p = probabilities
     beyond = ((p < 0.0) & (p > -SINGLE_ROUNDING)) | ((p > 1.0) & (p < 1.0 + SINGLE_ROUNDING))
     return np.where(beyond, np.round(p), p)

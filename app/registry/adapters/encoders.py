@@ -7,11 +7,10 @@ import numpy as np
 
 
 def encoded(estimator: Any, names: Sequence[str]) -> Iterator[tuple[str, Any, Sequence[Any]]]:
-    """For each table column that an estimator's first steps take: name, encoder (None for numbers), levels it knows.
+    """The name, the encoder and the levels of each table column that the first steps of an estimator take.
 
-    Where several estimators inside it take the table, the levels of a column are those that any of them knows.
-
-    `names` are the names of the table's columns.
+    The encoder is None for a column of numbers. Several estimators inside `estimator` may take the table; the levels of
+    a column are then those of all their encoders. `names` has the names of all columns of the table.
     """
     found: dict[str, tuple[Any, dict[Any, Any]]] = {}
     for one in within(estimator):
@@ -44,7 +43,10 @@ def _encoded(estimator: Any, names: Sequence[str]) -> Iterator[tuple[str, Any, S
 
 
 def imputed(estimator: Any, names: Sequence[str]) -> dict[str, Any]:
-    """By column of the table, the mark of a missing value (such as NaN) that a step of the estimator replaces."""
+    """By column name, the mark of a missing value that a step of the estimator replaces, such as NaN.
+
+    Columns in which no step replaces missing values are left out.
+    """
     return {
         column: step.missing_values
         for step, columns in column_steps(estimator, names)
@@ -61,9 +63,9 @@ def column_steps(estimator: Any, names: Sequence[str]) -> Iterator[tuple[Any, li
 
 
 def missing_marks(estimator: Any, names: Sequence[str]) -> dict[str, str | None]:
-    """By column of the table, the mark that the estimator reads as a missing level: None, or a text such as "".
+    """By column name, the mark that the estimator reads as a missing level: None, or a text such as "".
 
-    Columns whose mark is NaN are left out.
+    Columns without a mark, and columns whose mark is NaN, are left out.
     """
     filled = imputed(estimator, names)
     found = {column: mark for column, mark in filled.items() if mark is None or isinstance(mark, str)}
@@ -87,9 +89,10 @@ def first_step(estimator: Any) -> Any:
 
 
 def within(estimator: Any) -> Iterator[Any]:
-    """The estimator, and the fitted estimators inside it that take the same table.
+    """The estimator itself, then each fitted estimator inside it that takes the same table.
 
-    An estimator of calibration, parameter search, threshold tuning, voting, stacking or one-vs-rest has some inside.
+    Estimators for calibration, parameter search, threshold tuning, voting, stacking and one-vs-rest contain such
+    others.
     """
     seen: set[int] = set()
     stack = [estimator]
@@ -149,7 +152,10 @@ def steps(estimator: Any) -> Iterator[Any]:
 
 
 def selection(selected: Any, names: Sequence[str]) -> list[str]:
-    """The names of the columns that a ColumnTransformer selects by a name, names, indices, a mask or a slice."""
+    """The names of the columns that a ColumnTransformer selects.
+
+    `selected` is one name, or a list of names, a list of indices, a boolean mask, or a slice.
+    """
     if isinstance(selected, str):
         return [selected]
     if isinstance(selected, slice):

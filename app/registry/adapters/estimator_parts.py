@@ -27,11 +27,11 @@ SCHEMA = "schema.json"
 
 
 class Held:
-    """Stands in for a booster while a skops file is read, and keeps the booster's state.
+    """Replaces a booster while a skops file is read, and keeps the state of that booster as plain data.
 
-    Without it, skops would hand the state to compiled code, unchecked. Before skops reads the file, every booster in
-    the file is given this type, which does nothing with the state. The adapter of the library then reads and checks the
-    state, and writes a new booster from what it has read.
+    Without this class, skops would pass the state to compiled code, unchecked. Before skops reads the file, the type of
+    every booster in the file is therefore changed to `Held`, which only stores the state. Later the adapter for XGBoost
+    or LightGBM reads the state, checks it, and makes a new booster.
     """
 
 
@@ -40,7 +40,7 @@ HELD = f"{Held.__module__}.{Held.__qualname__}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """How estimators of one library, such as XGBoost, hold a booster, and the function that makes a booster."""
+    """How estimators of one library, such as XGBoost, store a booster, and how to make a booster from its state."""
 
     booster: tuple[str, str]
     """Module and name of its boosters."""
@@ -59,9 +59,9 @@ MEMBERS: list[Member] = []
 
 
 def without_boosters(content: bytes) -> bytes:
-    """The bytes of a skops file with each booster replaced by `Held`; unchanged where there is none.
+    """The bytes of a skops file in which `Held` replaces each booster; unchanged where the file has no booster.
 
-    Raises one of `UNREADABLE`.
+    Raises one of the errors in `UNREADABLE`.
     """
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         schema = json.loads(archive.read(SCHEMA))
@@ -96,9 +96,9 @@ def types_of_members() -> list[str]:
 
 
 def with_boosters(parts: Sequence[Any]) -> None:
-    """Replace each `Held` in an estimator of `parts` by a real booster, made from the state that it keeps.
+    """Replace each `Held` among the attributes of `parts` by a real booster, made from the state that the `Held` keeps.
 
-    Raises `ModelRefused` where a state is no sound ensemble, or a `Held` is outside of an estimator.
+    Raises `ModelRefused` where a state is no sound ensemble, or a `Held` does not belong to an estimator.
     """
     known = {name: member for member in MEMBERS for name in member.estimators}
     placed: set[int] = set()
@@ -180,7 +180,10 @@ def single_thread(parts: Sequence[Any]) -> None:
 
 
 def memory_faults(parts: Sequence[Any]) -> list[Fault]:
-    """At most one fault: the parts would make the compiled code of scikit-learn access invalid memory."""
+    """The fault of parts with which compiled code of scikit-learn could access invalid memory.
+
+    The list has one fault, or none if there are no such parts.
+    """
     from sklearn.svm._base import BaseLibSVM
 
     if any(isinstance(part, BaseLibSVM) for part in parts):

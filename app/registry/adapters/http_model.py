@@ -80,7 +80,7 @@ class _Pins:
     black_box: BlackBox
 
     def hold(self, outputs: Float[np.ndarray, "k"]) -> bool:
-        """Whether the model's outputs for the pinned records have the registered scores, within the tolerances."""
+        """Whether the model's outputs for the pins give the registered scores of the pins, within the tolerances."""
         return bool(scores_match(self.black_box, self.black_box.score_of(outputs), self.scores).all())
 
 
@@ -96,12 +96,12 @@ class RemoteModel:
 
     @property
     def max_calls(self) -> int:
-        """Largest number of requests that the service sends to the model for one of its own answers."""
+        """Largest number of requests that the service sends to the model in order to answer one question."""
         return self.endpoint.max_calls
 
     @property
     def max_rows(self) -> int:
-        """Largest number of records that the service sends to the model for one of its own answers."""
+        """Largest number of records that the service sends to the model in order to answer one question."""
         return self.endpoint.max_rows
 
     @property
@@ -109,22 +109,27 @@ class RemoteModel:
         return 0 if self.pins is None else len(self.pins.rows)
 
     def price(self, rows: int) -> tuple[int, int]:
-        """Numbers of requests and of records that are sent in order to score `rows` records.
+        """The number of requests, and the number of records in them, that are sent in order to score `rows` records.
 
-        Pins count, too: the reference records that every request repeats.
+        The records include the pins, which are the reference records that every request repeats.
         """
         requests = -(-rows // (self.endpoint.max_batch - self._pinned))
         return requests, rows + requests * self._pinned
 
     def predict(self, rows: np.ndarray) -> Float[np.ndarray, "n"]:
-        """Outputs for the favourable class, without a deadline; raises the other errors of `predict_by`."""
+        """The model's outputs for the favourable class, without a deadline.
+
+        Raises the same errors as `predict_by`, except `DeadlineExceeded`.
+        """
         return self.predict_by(rows, math.inf)
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> Float[np.ndarray, "n"]:
-        """Outputs for the favourable class, asked for in batches; `rows` are encoded or raw, as the model takes them.
+        """The model's outputs for the favourable class. Several requests may be needed.
+
+        `rows` are encoded or raw, as the manifest says.
 
         Raises `DeadlineExceeded` where `deadline`, a `time.monotonic()`, has passed; `ModelUnavailable` where the
-        server is unreachable or unavailable; `ModelOutputInvalid` where its response is not one number per record;
+        server is unreachable or unavailable; `ModelOutputInvalid` where the response is not one number per record;
         `ModelUnusable` where another model responds.
         """
         size = self.endpoint.max_batch - self._pinned
@@ -205,9 +210,10 @@ def _body(answer: Answer) -> bytes:
 
 
 def pinned(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]) -> BlackBox:
-    """The black box of a remote model with pins: reference records whose scores every response must repeat.
+    """The black box of a remote model that sends pins, a few reference records, with every request.
 
-    Each request then sends the pins as well. `scores` are those that the model gave to `rows_raw` at registration.
+    Every response must repeat the registered scores of the pins. The pins are chosen among `rows_raw`; `scores` (n,)
+    are the scores of these rows at registration.
     """
     assert isinstance(black_box.remote, RemoteModel)
     order = scores.argsort(kind="stable")

@@ -25,9 +25,9 @@ class Bitsets:
 
 
 def pandas_categories(lines: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
-    """The categories of each categorical column of the training DataFrame, in column order, in a LightGBM file.
+    """The category lists in the lines of a LightGBM file: one for each categorical column of the DataFrame in training.
 
-    Empty where the file lists none.
+    They have the order of the columns. Empty where the file lists no categories.
     """
     stated = [line.removeprefix(PANDAS) for line in lines if line.startswith(PANDAS)]
     if not stated:
@@ -47,10 +47,11 @@ def pandas_categories(lines: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
 def named_categories(
     categories: Sequence[Sequence[Any]], space: FeatureSpace
 ) -> tuple[dict[int, list[str]], list[Fault]]:
-    """By index of a feature, the texts of its categories; a fault where no features of the manifest fit them.
+    """The file's categories as texts, by index of their feature; and a fault where no features of the manifest fit.
 
-    The file lists categories in the order of the columns, but does not say which columns they are: the features that
-    have as many columns, and most categories in common, are chosen.
+    A LightGBM file has one list of categories for each categorical column, in column order, but does not name the
+    columns. The lists are given, in order, to all features of certain types. Several choices of types may have the
+    right number of features; the one in which most features have the same categories as their lists is taken.
     """
     texts = [[code_text(value) for value in part] for part in categories]
     kinds: tuple[tuple[FeatureType, ...], ...] = (

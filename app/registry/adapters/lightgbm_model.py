@@ -85,8 +85,8 @@ class _File:
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of a LightGBM model.
 
-    Over encoded points it has the leaves of its trees, unless the trees read a number as missing or have too many
-    leaves.
+    If the model takes encoded points, the black box also has the leaves of the trees. The leaves are left out where the
+    trees read a number as missing, or where there are too many leaves.
 
     Raises `ModelRefused` where the file is no sound ensemble for the manifest; `ModelUnusable` without LightGBM.
     """
@@ -100,9 +100,9 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 
 
 def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple[_File, float, TreeInput]:
-    """The parsed file, the slope of its sigmoid, and the conversion of rows to the matrix that its trees take.
+    """The parsed file, the slope of its sigmoid, and the `TreeInput` that converts rows to the matrix for the trees.
 
-    Raises `ModelRefused` where the bytes are no sound ensemble over the columns of the space.
+    Raises `ModelRefused` where the bytes are no sound ensemble over the columns of `space`.
     """
     file = _parse(content)
     slope, faults = _header_faults(file.header, points=manifest.output is Output.POINTS)
@@ -127,10 +127,10 @@ def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple
 
 
 def merged(models: Sequence[_File], columns: int) -> bytes:
-    """The text of one LightGBM model whose raw scores (n, k) are those of the k ensembles, a column for each.
+    """The text of one LightGBM model that joins k ensembles: column i of its raw scores (n, k) is from ensemble i.
 
-    It is a model of k classes, of which LightGBM adds up every k-th tree. Ensembles with fewer trees are filled up with
-    trees of a single leaf, 0. `columns` is the number of input columns.
+    LightGBM reads it as a model of k classes: trees i, i + k, i + 2k and so on belong to class i. Shorter ensembles are
+    therefore extended by trees with a single leaf of value 0. `columns` is the number of input columns.
     """
     end = np.array([-1])
     leaf = Tree(feature=end, number=np.zeros(1), left=end, right=end)

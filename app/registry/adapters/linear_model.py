@@ -36,7 +36,7 @@ from app.registry.trust import Trust
 
 
 class LinearFile(BaseModel):
-    """The content of a linear model's file: intercept, weights by column, what they apply to, and the link."""
+    """The content of a linear model's file: intercept, one weight per column, space of the columns, and link."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,7 +61,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 def read_weights(
     manifest: Manifest, content: bytes, space: FeatureSpace
 ) -> tuple[Float[np.ndarray, "d"], float, LinearFile]:
-    """Weights (d,) and intercept of the favourable class, for encoded points; and the content of the file.
+    """The weights (d,) and the intercept for encoded points and the favourable class, then the parsed file.
 
     Raises `ModelRefused` where the bytes are no linear model, or have weights for other columns.
     """
@@ -77,7 +77,7 @@ def read_weights(
 
 
 def parse_file(content: bytes) -> LinearFile:
-    """The content of a linear model's file. Raises `ModelRefused` where the bytes do not have its form."""
+    """The parsed content of a linear model's file. Raises `ModelRefused` where the bytes are no such file."""
     refuse_repeated_keys(content)
     try:
         return LinearFile.model_validate_json(content)

@@ -11,9 +11,10 @@ PACKAGES = {"sklearn": "scikit-learn", "google": "protobuf"}
 
 @contextmanager
 def library(extra: str) -> Iterator[None]:
-    """Turns a failed import in its body into `ModelUnusable`, which names what to install; `extra` is the model format.
+    """Context manager: a failed import in its body is raised as `ModelUnusable`, whose message names what to install.
 
-    `ModelUnusable` is raised where a library, or a system library that it needs, is missing, or memory is short.
+    An import fails where a library, or a system library that it needs, is missing, or memory is short. `extra` is the
+    model format, such as `onnx`.
     """
     try:
         yield

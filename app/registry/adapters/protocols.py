@@ -33,11 +33,14 @@ class Dialect(ABC):
 
     @abstractmethod
     def request(self, rows: np.ndarray) -> bytes:
-        """The body of a request for the outputs of some rows, encoded or raw as the model takes them."""
+        """The body of a request for the outputs of `rows`, which are encoded or raw as the manifest says."""
 
     @abstractmethod
     def outputs(self, body: bytes, count: int) -> np.ndarray:
-        """The output of each record, (count,), in a response. Raises `ModelOutputInvalid` for another response."""
+        """The output of each record, (count,), from the body of a response.
+
+        Raises `ModelOutputInvalid` where the body does not have this content.
+        """
 
     def metadata_faults(self, body: bytes) -> list[Fault]:  # noqa: ARG002
         """Faults where the server's description contradicts the manifest; empty for a protocol without descriptions."""
@@ -96,7 +99,7 @@ class _Tensors(_Part):
 
 
 class DescribedTensor(_Part):
-    """An input or output of a model, in the words of its server."""
+    """One input or output of a model, as its server describes it."""
 
     name: str
     datatype: str = "?"
@@ -163,9 +166,10 @@ class _OipV2(Dialect):
         return tensor | {"data": as_json(values)}
 
     def outputs(self, body: bytes, count: int) -> np.ndarray:
-        """The output of each record, (count,), from the tensor that the manifest names, whose data may be nested.
+        """The output of each record, (count,), from the tensor in the response that the manifest names.
 
-        Raises `ModelOutputInvalid` where the response has no such tensor, or one of another form.
+        The data of the tensor may be flat or nested. Raises `ModelOutputInvalid` where the response has no such tensor,
+        or where the tensor has another form.
         """
         tensors = {tensor.name: tensor for tensor in _parsed(_Tensors, body).outputs}
         tensor = tensors.get(self.endpoint.output_name or "")
@@ -201,9 +205,10 @@ class _MLflow(Dialect):
         return _json({"dataframe_split": {"columns": [name for name, _ in columns], "data": data}})
 
     def outputs(self, body: bytes, count: int) -> np.ndarray:
-        """The output of each record, (count,), from predictions as numbers, rows of numbers, records, or named columns.
+        """The output of each record, (count,), from the predictions in a response.
 
-        Raises `ModelOutputInvalid` for another form.
+        The predictions may be a list of numbers, of rows of numbers or of records, or a mapping of named columns.
+        Raises `ModelOutputInvalid` for any other form.
         """
         predictions = _parsed(_Predictions, body).predictions
         if isinstance(predictions, dict):

@@ -45,7 +45,7 @@ COLUMNS = ("feature", "from", "to", "category", "points")
 
 
 class Attribute(BaseModel):
-    """One row of a scorecard: the values of a feature that it is about, and their points."""
+    """One row of a scorecard: a feature, some of its values, and the points that these values give."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -70,7 +70,7 @@ class Scorecard(BaseModel):
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of a scorecard.
 
-    Raises `ModelRefused` where the file is no scorecard, or some legal value has no points or has them twice.
+    Raises `ModelRefused` where the file is no scorecard, or where a legal value has no points or is in two rows.
     """
     content = read_artifact(manifest, directory)
     if len(content) > LARGEST_BYTES:

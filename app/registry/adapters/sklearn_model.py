@@ -113,9 +113,10 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 
 
 def read_content(path: str, content: bytes, trust: Trust) -> Any:
-    """The object in the bytes of a file, read as `.skops` or as a pickle by the suffix of `path`; it is not examined.
+    """The object that a file contains, unexamined.
 
-    Raises `ModelRefused` where the file cannot be read, or holds types that are not allowed.
+    The file is read as skops if `path` ends in `.skops`, else as a pickle. Raises `ModelRefused` where the file cannot
+    be read, or holds types that are not allowed.
     """
     return _read_skops(content) if path.endswith(SKOPS) else _read_pickle(content, trust)
 
@@ -310,7 +311,7 @@ def input_table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Tabl
     codes, marks = columns_of_codes(estimator, names), missing_marks(estimator, names)
 
     def marked(values: Table, mark: str | None) -> Table:
-        """The function `values`, with `mark` in place of each missing level, which pandas would turn into NaN."""
+        """A function like `values`, with `mark` in place of each missing level; pandas would write NaN there."""
 
         def column(numbers: np.ndarray) -> Any:
             found = values(numbers).astype(object)

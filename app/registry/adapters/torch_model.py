@@ -34,7 +34,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     """The black box of a dense network, with gradients.
 
     Raises `ModelRefused` where the file cannot be read or holds another network than the manifest describes;
-    `ModelUnusable` without the library that reads it.
+    `ModelUnusable` where the library for this file format is not installed.
     """
     network = read_network(manifest, read_artifact(manifest, directory), space)
     predict = network.probability if manifest.output is Output.PROBABILITY else network.logit
@@ -63,9 +63,10 @@ def read_network(manifest: Manifest, content: bytes, space: FeatureSpace) -> "Ne
 
 
 class Network:
-    """Dense layers with the same activation between any two; the last one gives one logit, of the favourable class.
+    """A network of dense layers. The last layer gives one number, the logit of the favourable class.
 
-    The arrays in `layers` share one floating-point type, in which everything is computed.
+    All other layers are followed by the same activation. All arrays in `layers` have one floating-point type, and the
+    network computes in that type.
     """
 
     def __init__(self, layers: list[Layer], activation: Activation) -> None:
@@ -90,14 +91,17 @@ class Network:
         return sigmoid(self.logit(X))
 
     def relu(self) -> ReluNetwork | None:
-        """The layers for a mixed-integer program; None where the activation is neither ReLU nor leaky ReLU."""
+        """The layers as a mixed-integer program takes them; None for an activation other than ReLU and leaky ReLU."""
         if self.activation not in LEAKS:
             return None
         layers = tuple((weights.astype(float), bias.astype(float)) for weights, bias in self.layers)
         return ReluNetwork(layers, LEAKS[self.activation])
 
     def gradient(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """Gradient of the logit at each encoded point; it is that of the score, whatever the manifest's output."""
+        """The gradient of the logit at each encoded point.
+
+        The score has the same gradient, also where the manifest's output is a probability.
+        """
         H = np.asarray(X, dtype=self.dtype)
         slopes: list[np.ndarray] = []
         for weights, bias in self.layers[:-1]:
@@ -133,7 +137,10 @@ ACTIVATIONS: dict[Activation, tuple[Elementwise, Elementwise]] = {
 
 
 def read_state(content: bytes, path: str) -> dict[str, np.ndarray]:
-    """The arrays of a state dict, by name, from a file in the format of safetensors or torch. Raises `ModelRefused`."""
+    """The arrays of a state dict, by name, from a file in the format of safetensors or of torch.
+
+    Raises `ModelRefused` where the file cannot be read.
+    """
     # Future models are written as safetensors, under the suffix of the model.
     safe = path.endswith(".safetensors") or content[8:9] == b"{"
     reader = _read_safetensors if safe else _read_pt

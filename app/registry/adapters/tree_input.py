@@ -25,7 +25,7 @@ MOST_CODES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeInput:
-    """Converts the input of a black box to the matrix that the trees of an ensemble take."""
+    """Converts the rows that a black box takes to the matrix that the trees of an ensemble take."""
 
     count: int
     """Columns of the matrix."""
@@ -39,7 +39,7 @@ class TreeInput:
     """What the operator should know of it."""
 
     def matrix(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
-        """The matrix that the trees take, from encoded points or, with ``input: raw``, from raw rows."""
+        """The matrix that the trees take, made from encoded points, or from raw rows with ``input: raw``."""
         if self.indices is not None:
             return self._without_missing(rows[:, self.indices])
         if not self.codes:
@@ -80,7 +80,10 @@ class TreeInput:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray], columns: int) -> "TreeInput":
-        """The `TreeInput` that `arrays` stored; without arrays, one that takes `columns` encoded columns in order."""
+        """The `TreeInput` from which `arrays` were made.
+
+        If `arrays` is empty, the result takes `columns` encoded columns in order.
+        """
         codes = {int(name[5:]): array for name, array in arrays.items() if name.startswith("codes")}
         count = int(arrays.get("columns", columns))
         missing = float(arrays["missing"]) if "missing" in arrays else None
@@ -94,9 +97,10 @@ def _listed(indices: Int[np.ndarray, "k"] | None) -> list[int] | None:
 def tree_input(
     manifest: Manifest, space: FeatureSpace, names: Sequence[str] | None, count: int
 ) -> tuple[TreeInput, list[Fault]]:
-    """The conversion of rows for an ensemble that was trained on `count` columns with these names; and faults.
+    """The `TreeInput` for an ensemble trained on `count` columns with these names, and the faults of the manifest.
 
-    The manifest has faults where its columns are not those of the ensemble. Codes are those that the manifest states.
+    The manifest has a fault where its columns differ from those of the ensemble. The codes of categories come from the
+    manifest, not from the model's file.
     """
     if manifest.input is Input.ENCODED:
         indices, faults = chosen_columns(names, count, space, manifest.file.map)
@@ -143,7 +147,7 @@ def _known(feature: Feature) -> list[RawValue]:
 
 
 def code_text(value: Any) -> str:
-    """The text by which a manifest names a category of a model's file."""
+    """The text that a manifest has to write for a category that a model's file stores as `value`."""
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).lower()
     if isinstance(value, float) and value.is_integer():
@@ -158,14 +162,15 @@ def with_codes(
     categories: Mapping[int, Sequence[str]],
     asked: Collection[int],
 ) -> tuple[TreeInput, list[Fault]]:
-    """`taken` with the category codes in the model's file, and faults where categories differ from the manifest's.
+    """`taken` with the category codes of the model's file, and a fault for each feature with other categories.
 
-    A note names the columns that trees split by categories (`asked`) and whose categories the file does not name.
+    The notes of the result name the columns that trees split by categories (`asked`) but whose categories are not in
+    the file.
 
     Parameters
     ----------
-    categories : by index of a column, the categories that the file names, in the order of their codes
-    asked : indices of columns
+    categories : by column index, the categories in the file; the code of a category is its position
+    asked : column indices
     """
     codes, faults = dict(taken.codes), []
     for j, stored in categories.items():
@@ -194,6 +199,6 @@ def with_codes(
 
 
 def most_codes(space: FeatureSpace, j: int) -> int:
-    """The number that all category codes must stay below by which trees split column `j`."""
+    """The number of category codes allowed in splits of column `j`: each code must be less than this number."""
     feature = space.features[j]
     return MOST_CODES if feature.is_number or whole_levels(feature) else len(_known(feature))

@@ -23,7 +23,7 @@ LARGEST_FOREST = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """One binary tree as arrays over its k nodes; node 0 is the root, and leaves have -1 in place of children."""
+    """One binary tree of k nodes, as arrays of length k; node 0 is the root; `left` and `right` of a leaf are -1."""
 
     feature: Int[np.ndarray, "k"]
     number: Float[np.ndarray, "k"]
@@ -32,7 +32,10 @@ class Tree:
     right: Int[np.ndarray, "k"]
 
     def fault(self, columns: int) -> str | None:
-        """The fault of the tree; None where every path ends in a leaf and all column indices are below `columns`."""
+        """What is wrong with the tree, as a sentence without subject; None for a sound tree.
+
+        In a sound tree, every path ends in a leaf, and every column index is less than `columns`.
+        """
         inner = self.left >= 0
         if ((self.right >= 0) != inner).any():
             return "has nodes with one child"
@@ -45,16 +48,19 @@ class Tree:
         return None
 
     def reached(self) -> Int[np.ndarray, "r"]:
-        """Indices of the nodes on paths from the root of a sound tree: the root, then siblings side by side."""
+        """The indices of all nodes that paths from the root reach, level by level; siblings are next to each other.
+
+        The tree must be sound.
+        """
         levels = [np.zeros(1, dtype=np.int64)]
         while (inner := levels[-1][self.left[levels[-1]] >= 0]).size:
             levels.append(np.stack([self.left[inner], self.right[inner]], axis=1).ravel())
         return np.concatenate(levels)
 
     def of(self, nodes: Int[np.ndarray, "r"]) -> "Tree":
-        """The tree of the nodes with these indices, renumbered in this order.
+        """The tree that consists of the nodes with the indices `nodes`; they are numbered anew, in the given order.
 
-        `nodes` must contain both children of each inner node in it.
+        For each inner node in `nodes`, both children must be in `nodes` too.
         """
         number = np.full(len(self.left), -1)
         number[nodes] = np.arange(len(nodes))
@@ -69,14 +75,14 @@ def with_boxes(
     edges: Callable[[np.ndarray], np.ndarray],
     indices: Int[np.ndarray, "k"] | None = None,
 ) -> BlackBox:
-    """The black box with the leaves of its trees as boxes: an interval of each encoded column.
+    """The black box, completed by the leaves of its trees as boxes. A box has one interval for each encoded column.
 
-    Unchanged where the model takes raw rows, or the trees have too many leaves.
+    The black box is returned unchanged where the model takes raw rows, or the trees have too many leaves.
 
     Parameters
     ----------
-    edges : converts thresholds of the file to the largest doubles that go left
-    indices : the encoded column that each column of the trees is; None for all, in order
+    edges : function that converts thresholds in the file to the largest doubles that still go to the left child
+    indices : for each column of the trees, the index of its encoded column; None where both have the same columns
     """
     columns = black_box.space.d
     size, most = sum(int((tree.left < 0).sum()) for tree in trees), LARGEST_BOXES if len(trees) == 1 else LARGEST_FOREST

@@ -17,7 +17,10 @@ _CONSTANTS = {b"Z": None, b"T": True, b"F": False}
 
 
 def is_ubjson(content: bytes) -> bool:
-    """Whether bytes begin like a UBJSON object (with the length of its first key), and not like JSON."""
+    """Whether `content` begins as a UBJSON object does: a brace, then the type of the first key's length.
+
+    No JSON document begins like this.
+    """
     return content[:1] == b"{" and content[1:2] in (b"L", b"i", b"U", b"I", b"l")
 
 

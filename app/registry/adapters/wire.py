@@ -56,9 +56,9 @@ class Answer:
 
 
 class Wire:
-    """A connection to one host, opened by the first request; it sends one request at a time.
+    """A connection to one host, which sends one request at a time. The first request opens the connection.
 
-    `url` is the address for POST. `host` must allow it, or requests raise `ModelUnavailable`.
+    `url` is the address for POST. Requests raise `ModelUnavailable` where `host` does not allow this address.
     """
 
     def __init__(self, url: str, host: RemoteHost, headers: Mapping[str, str]) -> None:
@@ -211,7 +211,7 @@ class _Stream(httpcore.NetworkStream):
         return _Stream(self._stream.start_tls(ssl_context, server_hostname, self._guard.left()), self._guard)
 
     def get_extra_info(self, info: str) -> Any:
-        """A fact about the socket by its name, in the interface of httpcore; None for an unknown one."""
+        """The fact about the socket that `info` names, as httpcore asks for it; None for an unknown name."""
         return self._stream.get_extra_info(info)
 
 

@@ -35,9 +35,10 @@ def _written(value: Any) -> Any:
 
 
 def without_drops(stated: Any) -> Any:
-    """The data of a booster; that of DART becomes plain trees, whose leaves are multiplied by the weight of their tree.
+    """The data of a booster without DART's dropout: each leaf of a DART tree is multiplied by the weight of the tree.
 
-    Raises `ValueError` for a DART booster that does not have a weight for each of its trees.
+    The data of other boosters is returned unchanged. Raises `ValueError` for a DART booster that lacks the weight of a
+    tree.
     """
     if not isinstance(stated, dict) or stated.get("name") != "dart":
         return stated
@@ -60,7 +61,7 @@ class _Part(BaseModel):
 
 
 class TreeWithCategories(_Part):
-    """The arrays of one tree that say how it splits by categories."""
+    """The arrays of one tree that describe its splits by categories."""
 
     split_type: list[int] = []
     """1 for a split by categories."""
@@ -73,7 +74,10 @@ class TreeWithCategories(_Part):
 
 
 class EncodedCategories(_Part):
-    """The categories of one column: numbers, or texts in UTF-8, one after the other; empty for a column of numbers."""
+    """The categories of one column, joined into one array: numbers, or the bytes of texts in UTF-8.
+
+    The array is empty for a column of numbers without categories.
+    """
 
     offsets: list[int] | None = None
     values: list[Annotated[float, Field(ge=-(2.0**63), le=2.0**63)]] = []
@@ -170,7 +174,10 @@ def validated(document: Any) -> File:
 
 
 def trees_of(parts: Sequence[TreePart], columns: int) -> tuple[list[Tree], list[Fault]]:
-    """The trees as arrays, and faults where arrays have different lengths or indices are wrong."""
+    """The trees as arrays, and a fault for each tree with arrays of different lengths or with wrong indices.
+
+    A tree with arrays of different lengths is left out of the first list.
+    """
     trees: list[Tree] = []
     faults: list[Fault] = []
     for i, part in enumerate(parts):
@@ -192,12 +199,12 @@ def trees_of(parts: Sequence[TreePart], columns: int) -> tuple[list[Tree], list[
 
 
 def pointer_of(i: int) -> str:
-    """The JSON pointer by which faults name tree `i`."""
+    """The JSON pointer to tree `i` in the file."""
     return f"/artifact/learner/gradient_booster/model/trees/{i}"
 
 
 def learner_faults(learner: Learner) -> list[Fault]:
-    """Faults of the ensemble as a whole, such as a number of trees that is not the stated one."""
+    """Faults of the ensemble as a whole, such as fewer trees than the file says."""
     pointer, model = "/artifact/learner", learner.gradient_booster.model
     faults: list[Fault] = []
     base, best = learner.learner_model_param.base_score, learner.attributes.best_iteration
@@ -217,7 +224,7 @@ def learner_faults(learner: Learner) -> list[Fault]:
 
 
 def named_categories(encoded: Sequence[EncodedCategories]) -> dict[int, list[str]]:
-    """By index of a column, the texts of its categories; columns of numbers are left out.
+    """The categories of each categorical column, as texts; a dict with column indices as keys.
 
     Raises `ModelRefused` where texts are not in UTF-8.
     """
@@ -238,7 +245,7 @@ def named_categories(encoded: Sequence[EncodedCategories]) -> dict[int, list[str
 
 
 def splits_of(part: TreeWithCategories) -> dict[int, list[int]]:
-    """By index of a node that splits by categories, the codes of the categories that go right.
+    """The category codes that go to the right child, for each node that splits by categories; a dict by node index.
 
     Raises `ValueError` if the arrays of the tree contradict each other.
     """
@@ -253,9 +260,10 @@ def splits_of(part: TreeWithCategories) -> dict[int, list[int]]:
 def category_faults(
     parts: Sequence[TreeWithCategories], trees: Sequence[Tree], space: FeatureSpace
 ) -> tuple[set[int], list[int]]:
-    """Indices of the columns that trees split by categories, and indices of the trees with an unsound split.
+    """The indices of the columns that trees split by categories, and the indices of the trees with an unsound split.
 
-    A split is unsound where the arrays contradict each other, or it has a code that no category of the column has.
+    A split is unsound where the arrays of the tree contradict each other, or where a code in the split belongs to no
+    category of the column.
     """
     asked: set[int] = set()
     unsound: list[int] = []

@@ -50,8 +50,8 @@ ROOT = 2**31 - 1
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of an XGBoost model.
 
-    Over encoded points it has the leaves of its trees, unless the trees read a number as missing or have too many
-    leaves.
+    If the model takes encoded points, the black box also has the leaves of the trees. The leaves are left out where the
+    trees read a number as missing, or where there are too many leaves.
 
     Raises `ModelRefused` where the file is no sound ensemble for the manifest; `ModelUnusable` without XGBoost.
     """
@@ -67,9 +67,9 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 
 
 def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple[Learner, list[Tree], TreeInput]:
-    """The learner of the file, its trees, and the conversion of rows to the matrix that the trees take.
+    """The learner of the file, its trees, and the `TreeInput` that converts rows to the matrix for the trees.
 
-    Raises `ModelRefused` where the bytes are no sound ensemble over the columns of the space.
+    Raises `ModelRefused` where the bytes are no sound ensemble over the columns of `space`.
     """
     learner = parse(content).learner
     model, columns = learner.gradient_booster.model, learner.learner_model_param.num_feature
@@ -97,10 +97,10 @@ def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple
 
 
 def merged(models: Sequence[tuple[Learner, Sequence[Tree]]]) -> tuple[bytes, Float[np.ndarray, "k"]]:
-    """The UBJSON of one XGBoost model of k classes, one per ensemble, and (k,), the base margin of each ensemble.
+    """The UBJSON of one XGBoost model that joins k ensembles, and the base margin of each ensemble, (k,).
 
-    XGBoost adds up the trees of each class: column i of the raw margins is the margin of ensemble i without its base
-    margin, which the caller adds.
+    XGBoost reads it as a model of k classes. Column i of its raw margins (n, k) is the sum of the trees of ensemble i;
+    the caller adds the base margin of ensemble i.
     """
     documents = [_document(learner, trees, learner.gradient_booster.model.trees) for learner, trees in models]
     boosters = [document["learner"]["gradient_booster"]["model"] for document in documents]

@@ -51,9 +51,9 @@ FLAVOURS: dict[str, Read] = {
 
 
 def read_facts(path: Path, trust: Trust) -> ModelFacts:
-    """The facts about a model that its file, or its directory of MLflow, states.
+    """The facts about a model that its file, or its directory in MLflow's format, states.
 
-    Raises `ModelRefused` where the file cannot be read, or may run code and is not trusted.
+    Raises `ModelRefused` where the file cannot be read, or where reading it may run code and the file is not trusted.
     """
     try:
         return _facts(path, trust)

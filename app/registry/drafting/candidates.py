@@ -23,7 +23,7 @@ MOST_CANDIDATES = 250
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The facts of a model, its records and the lender's answers, from which a draft makes candidate manifests."""
+    """What a draft knows when it makes candidate manifests: facts of the model, records, and answers of the lender."""
 
     facts: ModelFacts
     features: Sequence[FeatureDraft]
@@ -40,7 +40,10 @@ class Known:
 
 
 def candidates(head: Mapping[str, Any], known: Known) -> list[dict[str, Any]]:
-    """At most `MOST_CANDIDATES` manifests that begin with `head` and agree with `known`, the likeliest first."""
+    """Candidate manifests that agree with `known`, the likeliest first; at most `MOST_CANDIDATES`.
+
+    Each candidate has all keys of `head`, then its own.
+    """
     facts, features = known.facts, known.features
     found: list[dict[str, Any]] = []
     for (output, better, favourable), more, sentinel, fill, order, (encoding, flags) in product(
@@ -165,5 +168,5 @@ def _flags(features: Sequence[FeatureDraft], columns: Mapping[str, Column]) -> K
 
 
 def is_one(text: str) -> bool:
-    """Whether a cell of a flag's column means that the flag is set: "true" in any case, or a number equal to 1."""
+    """Whether a cell in the column of a flag means that the flag is set: "true" in any case, or a number equal to 1."""
     return text.lower() == "true" or same(text, 1)

@@ -57,9 +57,9 @@ ALIKE = 0.005
 def choose(
     head: Mapping[str, Any], known: Known, directory: Path, trust: Trust, questions: Questions, notes: list[str]
 ) -> Choice:
-    """The choice of the manifest that agrees best with the lender's scores, outcomes and answers.
+    """The candidate manifest that agrees best with the lender's scores, outcomes and answers, with the evidence for it.
 
-    It is one of the candidates that begin with `head`. Sentences about it are added to `notes`.
+    Each candidate has all keys of `head`, then its own. Sentences about the chosen manifest are added to `notes`.
     """
     possible = candidates(head, known)
     features = ParsedManifest.of(possible[0]).features
@@ -82,10 +82,7 @@ class _Choosing:
     notes: list[str]
 
     def run(self, possible: list[dict[str, Any]]) -> Choice:
-        """The best of the `possible` manifests, completed by what the model's own decisions show.
-
-        They show the model's own threshold, and how many decimals its numbers need.
-        """
+        """The best of the `possible` manifests, with a threshold and decimals that fit the model's decisions."""
         if self.known.scores is None:
             possible = self._filled(possible)
         chosen = self.trial.choose(self._coded(possible))
@@ -196,7 +193,10 @@ class _Choosing:
 
 
 def cells(feature: FeatureDraft, texts: Sequence[str]) -> Sequence[str]:
-    """The cells of the reference for a feature: "true" and "false" for those of a flag, else `texts` unchanged."""
+    """The cells of one column in the draft's reference file.
+
+    For a flag, `texts` are written as "true" and "false"; for any other feature, they stay unchanged.
+    """
     if feature.keys["type"] == "binary" and "categories" not in feature.keys:
         return [text and ("true" if is_one(text) else "false") for text in texts]
     return texts

@@ -51,7 +51,7 @@ class Column:
 
     @property
     def share(self) -> "Column":
-        """The column with its percentages written as shares: 0.2075 for 20.75 %."""
+        """The same column with shares in place of percentages, such as 0.2075 for 20.75 %."""
         assert self.numbers is not None
         digits = [len(text.partition(".")[2]) + 2 for text in self.texts]
         texts = [text and f"{float(text) / 100.0:.{n}f}" for text, n in zip(self.texts, digits, strict=True)]
@@ -60,7 +60,7 @@ class Column:
         return replace(self, texts=tuple(texts), numbers=numbers, codes=codes, percent="share")
 
     def with_codes_of(self, family: Collection[float]) -> "Column":
-        """The column with special codes of other columns (`family`) added to its own where it has them, even rarely."""
+        """The column with more special codes: those of other columns (`family`) that also occur in it, even rarely."""
         if self.numbers is None:
             return self
         return replace(self, codes=tuple(sorted({*self.codes, *codes_among(self.numbers, family)})))
@@ -77,13 +77,16 @@ class Column:
 
     @property
     def known(self) -> Float[np.ndarray, "m"]:
-        """The numbers that are quantities: neither missing nor codes."""
+        """The numbers of the column that are quantities: neither missing values nor special codes."""
         assert self.numbers is not None
         values = self.numbers[~np.isnan(self.numbers)]
         return values[~np.isin(values, self.codes)]
 
     def sides(self, has: Bool[np.ndarray, "n"]) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "m"]]:
-        """The quantities of the records where `has` is true, and of the others, without missing values and codes."""
+        """The quantities of the records where `has` is true, then those of the other records.
+
+        Missing values and special codes are left out.
+        """
         assert self.numbers is not None
         known = ~np.isnan(self.numbers) & ~np.isin(self.numbers, self.codes)
         return self.numbers[known & has], self.numbers[known & ~has]
@@ -127,10 +130,10 @@ class Column:
 
     @property
     def usual(self) -> tuple[float, float]:
-        """The smallest and the largest quantity, without outliers.
+        """The smallest and the largest quantity of the column, without outliers.
 
-        Where many quantities differ, the lowest and the highest hundredth of the records do not count; a smallest
-        quantity of 0 stays.
+        If the column has many distinct quantities, the lowest and the highest 1 % of the records are outliers. A
+        smallest quantity of 0 is kept in any case.
         """
         known = self.known
         if len(np.unique(known)) <= FEW_VALUES:
@@ -155,7 +158,10 @@ class Column:
 
     @property
     def step(self) -> int:
-        """The largest of `ROUND_STEPS` that divides all numbers; 1 where none does, or there are few whole numbers."""
+        """The largest of `ROUND_STEPS` that divides all quantities of the column.
+
+        1 where none of them does, where a quantity is not whole, or where there are few distinct quantities.
+        """
         values = np.unique(np.abs(self.known)).astype(int).tolist() if self.whole else []
         if len(values) < FEWEST_VALUES:
             return 1
@@ -164,7 +170,10 @@ class Column:
 
     @property
     def apart(self) -> int:
-        """Greatest common divisor of the gaps between few whole numbers, such as 24 for 36 and 60; else 0."""
+        """For a column of few distinct whole numbers, the greatest common divisor of their gaps: 24 for 36, 60 and 108.
+
+        0 for any other column, and where the divisor is 1.
+        """
         values = sorted({int(value) for value in self.known}) if self.whole else []
         if not 1 < len(values) < FEWEST_VALUES or values[0] < 0:
             return 0
@@ -175,11 +184,11 @@ class Column:
 def describe(
     name: str, texts: Sequence[str], known: Collection[str] = (), codes: Collection[float] = (), mark: str = "."
 ) -> Column:
-    """The column with these texts as cells, in which numbers or levels, missing values and special codes are found.
+    """The column whose cells are `texts`: its numbers or levels, missing values and special codes.
 
     Parameters
     ----------
-    known : levels that the model's own encoder has; these texts are then levels, even if they look like numbers
+    known : levels in the model's own encoder; if given, the texts are levels, even if they look like numbers
     codes : special codes that the model knows
     mark : decimal mark of the table
     """
@@ -219,7 +228,7 @@ def _known_text(text: str, known: Collection[str]) -> str:
 
 
 def mark_among(columns: Iterable[Sequence[str]]) -> DecimalMark:
-    """What the columns of numbers among `columns` show about the decimal mark of their table."""
+    """The decimal marks that the number columns of a table show. Each item of `columns` has the cells of one column."""
     found = DecimalMark()
     for texts in columns:
         unique = [text for text in dict.fromkeys(map(str.strip, texts)) if text not in ABSENT_NUMBERS]
@@ -231,7 +240,10 @@ def mark_among(columns: Iterable[Sequence[str]]) -> DecimalMark:
 
 
 def strays(texts: Sequence[str], mark: str = ".") -> list[int]:
-    """The indices of cells that are no numbers, where nearly all other cells of the column are numbers; else empty."""
+    """The indices of the few cells that are no numbers in a column of numbers.
+
+    Empty where too many cells are no numbers: the column is then one of texts.
+    """
     cells = _cells([text.strip() for text in texts], mark)
     odd = _strays(cells)
     found = [i for i, text in enumerate(texts) if text.strip() in odd]

@@ -17,7 +17,7 @@ Ask = Callable[[dict[str, Any]], Float[np.ndarray, "n"] | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutOff:
-    """A manifest with the threshold that the model's own decisions on the records show."""
+    """The outcome of a search for the model's own threshold, from the model's own decisions on the records."""
 
     manifest: dict[str, Any]
     """The manifest, with the model's own threshold if one is found."""
@@ -28,10 +28,10 @@ class CutOff:
 
 
 def own_cut_off(manifest: dict[str, Any], facts: ModelFacts, ask: Ask) -> CutOff:
-    """`manifest` with the threshold at which the model itself decides, where its decisions on the records show one.
+    """The search for the model's own threshold: `manifest` with this threshold, where the model's decisions show it.
 
-    A classifier that gives probabilities may have a threshold of its own, which is in the file as a parameter, or as a
-    constant of a graph. `ask` gives the model's outputs for the records under a manifest.
+    A classifier that gives probabilities may have its own threshold, stored in its file as a parameter or as a constant
+    of a graph. `ask` returns the model's outputs for the records, read under the manifest that it is given.
     """
     by_label = _by_label(manifest, facts)
     outputs, labels = (None, None) if by_label is None else (ask(manifest), ask(by_label))

@@ -63,7 +63,7 @@ LABEL_COLUMN = "favourable_outcome"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """The files, flags and answers with which a lender asks for a draft."""
+    """What a lender gives to ask for a draft: files, flags and answers."""
 
     data: Path
     model: Path | None = None
@@ -101,10 +101,12 @@ class Drafted:
 
 
 def draft(wish: Wish, out: Path | None, trust: Trust) -> Drafted:
-    """Write a model directory from records and, where there is one, a model; to `out`, or one named after the records.
+    """Write a model directory from records and, where there is one, a model.
+
+    The directory is `out`; where `out` is None, its name is the wished id or comes from the file of records.
 
     Raises `ModelRefused` where the records or the model cannot be read, or do not fit each other; `Undecided` where a
-    question of the draft has no answer and it does not guess one. Nothing is then written.
+    question that the draft must not guess has no answer. Nothing is then written.
     """
     if wish.id is not None and not re.fullmatch(ID, wish.id):
         raise ModelRefused(f'--id "{wish.id}" must be of lower-case letters, digits, ".", "_" and "-", at most 64')

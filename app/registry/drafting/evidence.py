@@ -28,7 +28,7 @@ TIE = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The manifest that was chosen among candidates, and the evidence for it."""
+    """The candidate manifest that was chosen, and the evidence for the choice."""
 
     manifest: dict[str, Any]
     sentence: str = ""
@@ -43,7 +43,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Asks the model about the records under each candidate manifest; compares outputs with scores and outcomes."""
+    """Asks the model about the records under each candidate manifest; compares the outputs with scores and outcomes."""
 
     directory: Path
     trust: Trust
@@ -56,10 +56,10 @@ class Trial:
     """The columns of models that were fitted to the records, by encoding and features."""
 
     def choose(self, candidates: Sequence[dict[str, Any]]) -> Choice:
-        """The candidate manifest under which the model agrees most with the lender's scores or, without them, outcomes.
+        """The candidate manifest under which the model agrees best with the lender's scores.
 
-        It is the first candidate where there is neither. Candidates with which the model gives no outputs are left out,
-        unless none gives any.
+        Without scores, the lender's outcomes decide; without outcomes, the first candidate is chosen. A candidate under
+        which the model gives no outputs is chosen only if all candidates are so; then it is the first.
         """
         if len(candidates) == 1 and self.scores is None:
             return Choice(manifest=candidates[0])
@@ -79,9 +79,9 @@ class Trial:
     def outputs(
         self, candidate: dict[str, Any], rows_raw: Float[np.ndarray, "m p"] | None = None
     ) -> Float[np.ndarray, "m"] | None:
-        """Outputs of the model, (m,), for `rows_raw`, or for all records where it is None; None if the model fails.
+        """The model's outputs, (m,), for `rows_raw`; without `rows_raw`, for all records. None if the model fails.
 
-        They are probabilities, logits, points or labels, as the `candidate` manifest says.
+        The outputs are probabilities, logits, points or labels, as the `candidate` manifest says.
         """
         asked = self._ask(candidate, self.rows_raw if rows_raw is None else rows_raw)
         return None if asked is None else asked.outputs

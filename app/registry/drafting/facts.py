@@ -82,11 +82,11 @@ class ModelFacts:
         return self.format is Format.HTTP
 
     def over(self, table: Mapping[str, Sequence[str]]) -> "ModelFacts":
-        """The facts, completed by what a table of records (texts by column) shows.
+        """The facts, completed by what a table of records shows. `table` has the cells of each column as texts.
 
-        A column of numbers whose values are exactly those of one of `groups` gets these as levels. Columns whose levels
-        the file has only as codes get levels from the whole numbers in the table. Where LightGBM has written
-        underscores for blanks in names, the names get their blanks.
+        Three things are completed. A column of numbers gets one of `groups` as its levels if its distinct values are
+        exactly this group. A column whose levels the file has only as codes gets its whole numbers in the table as
+        levels. Where LightGBM has written underscores for blanks in column names, the names get their blanks back.
         """
         blanks = {re.sub(r"\s", "_", name): name for name in table if re.search(r"\s", name)}
         own = {name: blanks[name] for name in self.names or () if name not in table and name in blanks}
@@ -118,12 +118,14 @@ class ModelFacts:
         )  # fmt: skip
 
     def with_numbers(self, whole: Mapping[str, set[int]]) -> "ModelFacts":
-        """The facts with levels for columns of whole numbers whose levels the file has only as codes.
+        """The facts with levels for columns whose levels are whole numbers in the records and only codes in the file.
+
+        A code is either the whole number itself, or its position among the sorted numbers, from 0: codes 0 to 4 for
+        levels 1 to 5.
 
         Parameters
         ----------
-        whole : by column, the whole numbers in the records: the codes are these numbers, or their positions from 0 (for
-            levels 1 to 5, the codes 0 to 4)
+        whole : by column name, the distinct whole numbers in the records
         """
         if not whole:
             return self

@@ -47,7 +47,7 @@ CODE = re.compile(r"[A-Za-z]?\d+")
 
 @dataclass(slots=True)
 class FeatureDraft:
-    """One feature of a manifest that is being drafted: its keys, and comments that ask a person to decide."""
+    """One feature of a manifest draft: the keys of the feature, and comments that ask a person to decide something."""
 
     keys: dict[str, Any]
     comments: list[str] = field(default_factory=list)
@@ -56,12 +56,12 @@ class FeatureDraft:
 
     @property
     def name(self) -> str:
-        """The name of the feature, which is that of its column in the records."""
+        """The name of the feature, equal to the name of its column in the records."""
         return str(self.keys["name"])
 
 
 def feature_of(source: Source, column: Column, facts: ModelFacts) -> FeatureDraft:
-    """The feature that describes a column in a manifest. Raises `ModelRefused` where no manifest can describe it."""
+    """The feature of a manifest that describes `column`. Raises `ModelRefused` where no feature can describe it."""
     found = FeatureDraft({"name": column.name} | words_of(column.name))
     if source.levels is not None:
         _categorical(found, column, source.levels)
@@ -103,9 +103,9 @@ def too_many(name: str, count: int) -> str:
 
 
 def order(feature: FeatureDraft, levels: Sequence[str], facts: ModelFacts) -> None:
-    """Make a categorical feature ordinal, with `levels` as its order, from the lowest to the highest.
+    """Turn a categorical feature into an ordinal one; `levels` are its levels from lowest to highest.
 
-    Does nothing where another order of levels in the manifest would change the model's input.
+    Nothing changes where the new order of the levels would change the input of the model.
     """
     if feature.keys["type"] != "categorical":
         return
@@ -192,7 +192,7 @@ def _missing(found: FeatureDraft, source: Source, column: Column, facts: ModelFa
 
 
 def advise(found: FeatureDraft, column: Column, answer: str | None = None) -> bool:
-    """Write into `found` how people can change the feature, as its name and the usual values in the records allow.
+    """Write into `found` how people can change the feature, as far as its name and its usual values tell.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def advise(found: FeatureDraft, column: Column, answer: str | None = None) -> bo
 
     Returns
     -------
-    True where neither name nor values say what the column is; the feature is then fixed, until the lender says more.
+    True where neither name nor values tell what the feature is; it is then fixed until the lender says more.
     """
     kind = found.keys["type"]
     if "derived" in found.keys:
@@ -233,7 +233,10 @@ def advise(found: FeatureDraft, column: Column, answer: str | None = None) -> bo
 
 
 def ask_codes_once(features: Sequence[FeatureDraft]) -> None:
-    """Remove the question what special codes mean from the comments of all features but the first that has it."""
+    """Ask only once what special codes mean: in the comments of the first feature that has special codes.
+
+    The same question is removed from the comments of all other features.
+    """
     coded = [feature for feature in features if "special" in feature.keys]
     codes = sorted({code for feature in coded for code in feature.keys["special"]})
     shown = f"; what do {listed([f'{code:g}' for code in codes])} mean here and below?" if len(codes) > 1 else MEANING
@@ -249,7 +252,7 @@ CHANGES = ("none", "increase", "decrease", "any", "protected")
 
 
 def change_question(column: Column, outcome: Outcome | None) -> Question:
-    """The question whether people can change a column, and in which direction."""
+    """The question to the lender whether applicants can change a column, and in which direction."""
     why: tuple[str, ...] = ()
     if outcome is not None and column.numbers is not None and not column.constant:
         good, bad = _means(column, outcome)
@@ -268,9 +271,9 @@ TERMS: Mapping[str, dict[str, Any]] = {
 
 
 def terms_question(found: FeatureDraft) -> Question | None:
-    """The question whether the lender sets a column, and whether more or less of it is better for applicants.
+    """The question to the lender whether the column is a term of the contract, and whether more or less is better.
 
-    None where the column's name does not suggest a term of the contract.
+    None where the name of the column does not suggest a term.
     """
     if not names_a_term(found.name) or found.keys.get("protected") or "derived" in found.keys:
         return None
@@ -290,7 +293,10 @@ def _means(column: Column, outcome: Outcome) -> tuple[float, float]:
 
 
 def doubted(found: FeatureDraft, column: Column, outcome: Outcome) -> str:
-    """The sentence that says why the direction of a changeable number is in doubt; empty where there is no doubt."""
+    """A sentence on why the direction in which a number may change is in doubt; empty without doubt.
+
+    There is doubt where people with the good outcome have plainly more, or less, than the direction suggests.
+    """
     change = found.keys.get("change", "any")
     fixed = found.keys.get("protected") or change == "none" or "derived" in found.keys
     if fixed or found.keys["type"] not in ("integer", "continuous") or column.constant:
@@ -354,9 +360,9 @@ def _plain(number: float) -> int | float:
 
 
 def fills(features: Sequence[FeatureDraft], columns: Mapping[str, Column]) -> list[dict[str, int | float]]:
-    """The ways to fill missing numbers, each with a number by feature: medians, means, and zeros.
+    """Three ways to fill missing numbers: with medians, means, or zeros. Each is a dict from feature name to number.
 
-    A single empty mapping where no number is missing.
+    Where no number is missing, the list has one empty dict.
     """
     named = [found.name for found in features if found.keys.get("missing") and columns[found.name].numbers is not None]
     if not named:

@@ -31,7 +31,7 @@ Pace = Literal["", "job", "savings"]
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Keys and a comment that a draft gives to a feature because of its name or its levels."""
+    """Manifest keys and a comment that a draft adds to a feature because of the feature's name or levels."""
 
     pattern: re.Pattern[str]
     comment: str
@@ -46,11 +46,11 @@ class Hint:
     """What a change waits for: nothing, another job, or money that is put aside every month."""
 
     def takes(self, low: float, high: float, levels: int = 0) -> dict[str, float]:
-        """The mapping `takes` of a feature, such as `{"months_per_unit": 0.5}`; empty where no time is known.
+        """The mapping `takes` of a feature, such as `{"months_per_unit": 0.5}`; empty where the hint has no pace.
 
         Parameters
         ----------
-        low, high : range of the usual values of a number
+        low, high : smallest and largest usual quantity of a number
         levels : number of levels, for a feature with levels
         """
         if self.pace == "job":
@@ -273,7 +273,7 @@ def names_a_term(name: str) -> bool:
 
 
 def hint_of_levels(levels: Sequence[str]) -> Hint | None:
-    """The hint that the levels of a column give, whatever its name; None where they give none."""
+    """The hint that the levels of a column give, whatever the name of the column; None without such a hint."""
     plain = {re.sub(r"[^a-z0-9äöü]+", " ", level.lower()).strip() for level in levels}
     for words, what in LEVELS:
         if len(plain & words) >= 2:
@@ -290,7 +290,7 @@ _NOT_PROPOSED = re.compile(
 
 
 def proposed(level: str) -> bool:
-    """Whether a draft lets people be advised to move to a level; false for one such as "unknown" or "unemployed"."""
+    """Whether a draft lets advice name this level as a goal; false for levels such as "unknown" or "unemployed"."""
     return _NOT_PROPOSED.fullmatch(level.strip().lower()) is None
 
 

@@ -37,7 +37,7 @@ PHRASES = (
 
 
 def words_of(name: str) -> dict[str, str]:
-    """The keys `label` and `unit` of a feature that its name implies; a readable name needs no label."""
+    """The manifest keys `label` and `unit` that the name of a feature implies. A readable name gets no `label`."""
     split = re.sub(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
     split = re.sub(r"(?<=\d)(?=(days|months|years)\b|[A-Z])|(?<=\d)(?=(days|months|years|mths|yrs))", " ", split)
     # The hyphen of 30-59 days is no blank.

@@ -16,7 +16,7 @@ MISSING_MARKS = frozenset({"missing", "isna", "is_na", "is_missing", "nan", "na"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A column of the records, and the columns of the model that are computed from it."""
+    """A column of the records, with the columns of the model that are computed from it."""
 
     column: str
     levels: tuple[str | None, ...] | None = None
@@ -28,10 +28,10 @@ class Source:
 
 
 def match(names: Sequence[str], columns: Mapping[str, Column], model: str) -> list[Source]:
-    """The columns of the records that the model's columns are computed from, in the model's order.
+    """The columns of the records from which the model's columns are computed, in the model's order.
 
-    Raises `ModelRefused` where a column of the model comes from no column of the records, or the model lacks a column
-    for several levels.
+    Raises `ModelRefused` where a column of the model comes from no column of the records, or where several levels of a
+    column have no column in the model.
     """
     found: list[Source] = []
     lost: list[str] = []
@@ -54,11 +54,10 @@ def match(names: Sequence[str], columns: Mapping[str, Column], model: str) -> li
 
 
 def match_width(width: int, columns: Mapping[str, Column], model: str) -> list[Source]:
-    """The columns of the records, in their order, as the sources of a model whose file names no columns.
+    """The columns of the records, in their order, as sources for a model whose file names no columns.
 
-    Columns that only identify records, such as an account number, are left out.
-
-    Raises `ModelRefused` where the number of columns that the model takes (`width`) does not fit.
+    Columns that only identify records, such as account numbers, are left out. `width` is the number of columns that the
+    model takes. Raises `ModelRefused` where the records cannot give this number.
     """
     used = [column for column in columns.values() if not column.names_records]
     for pairs in (False, True):  # levels of two, as two columns or as one
@@ -79,7 +78,7 @@ def match_width(width: int, columns: Mapping[str, Column], model: str) -> list[S
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first 8 of some names, and how many others there are, as one text without quotation marks."""
+    """One text with the first 8 of `names`, without quotation marks, and the number of the other names."""
     return printable.listed(names, 8, quote="")
 
 

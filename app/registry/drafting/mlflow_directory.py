@@ -26,10 +26,10 @@ REGISTERED = ("models:/", "runs:/")
 
 @contextmanager
 def fetched(model: str) -> Iterator[Path]:
-    """The local path of a model's file or directory.
+    """Context manager: the local path of a model's file or directory.
 
-    A name in an MLflow registry is downloaded by MLflow's own library, from the server that `MLFLOW_TRACKING_URI`
-    names; the download is deleted on exit.
+    A name in an MLflow registry is downloaded by MLflow's own library from the server at `MLFLOW_TRACKING_URI`. The
+    download is deleted on exit.
 
     Raises `ModelRefused` where the library is not installed, or finds no such model.
     """
@@ -51,9 +51,10 @@ def fetched(model: str) -> Iterator[Path]:
 
 
 def locate(directory: Path) -> tuple[str, Path, dict[str, str]]:
-    """The MLflow flavor of the model in a directory, its file, and the type of each column in its signature, by name.
+    """Three facts on the model in a directory of MLflow: its flavor, its file, and the column types in its signature.
 
-    Raises `ModelRefused` where MLflow has not written the directory, or the model in it cannot be read.
+    The types are a dict by column name. Raises `ModelRefused` where MLflow has not written the directory, or the model
+    in it cannot be read.
     """
     path = directory / DESCRIPTION
     try:

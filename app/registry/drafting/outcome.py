@@ -47,7 +47,7 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """The records that have an outcome, and their outcomes, reduced to two values."""
+    """The records that have an outcome, with their outcomes; a label of more than two values is reduced to two."""
 
     name: str
     rows: list[int]
@@ -57,13 +57,13 @@ class Labels:
     values: tuple[str, str]
 
     def of(self, value: str) -> Bool[np.ndarray, "n"]:
-        """Mask of the records with an outcome whose outcome is `value`."""
+        """For each record in `rows`, whether its outcome is `value`."""
         return np.array([text == value for text in self.texts])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Whether each record has the favourable outcome, and what that outcome is called."""
+    """Whether each record has the favourable outcome, and how that outcome is written in the records."""
 
     name: str
     favourable: Bool[np.ndarray, "n"]
@@ -72,7 +72,7 @@ class Outcome:
 
 
 def labels_of(name: str, texts: Sequence[str], favourable: str | None = None) -> Labels:
-    """The labels in a column of `texts`; of more than two values, all but `favourable` become one: "not {favourable}".
+    """The labels in a column of `texts`; more than two values are reduced to `favourable` and "not {favourable}".
 
     Raises `ModelRefused` where the column has one value, or more than `MOST_CLASSES`; `Undecided` where it has more
     than two, and `favourable` is None.
@@ -101,7 +101,10 @@ def labels_of(name: str, texts: Sequence[str], favourable: str | None = None) ->
 
 
 def outcome_question(labels: Labels, columns: Mapping[str, Column], scores: Float[np.ndarray, "n"] | None) -> Question:
-    """The question which value of a label is favourable; it states how the records with either value differ."""
+    """The question to the lender which value of a label is favourable.
+
+    The question also states how records with one value differ from records with the other.
+    """
     first, second = labels.values
     has = labels.of(second)
     shares = f"{second} in {has.sum():,} records ({has.mean():.1%}), {first} in {(~has).sum():,}"
@@ -122,7 +125,7 @@ def outcome_question(labels: Labels, columns: Mapping[str, Column], scores: Floa
 
 
 def class_question(classes: Sequence[object]) -> Question:
-    """The question which class of a model is favourable, for records without a column of outcomes."""
+    """The question to the lender which class of a model is favourable, if the records have no column of outcomes."""
     named = tuple(str(one) for one in classes)
     return Question(
         key=FAVOURABLE, sentence="Which class of the model is the good outcome, that of people who get a yes?",
@@ -132,12 +135,15 @@ def class_question(classes: Sequence[object]) -> Question:
 
 
 def chance(favourable: Bool[np.ndarray, "n"] | None) -> float:
-    """The largest AUC that a model without knowledge may reach by chance; only a larger one is evidence."""
+    """The largest AUC that a model without any knowledge may reach by chance; only a larger AUC is evidence."""
     return CHANCE if favourable is None else max(CHANCE, 0.5 + SURE * auc_deviation(favourable))
 
 
 def side_question(key: str, sides: Sequence[str], area: float) -> Question:
-    """The question which class or which points (by `key`) mean the good outcome, which an AUC of `area` leaves open."""
+    """The question to the lender which class, or which points, go with the good outcome; `key` says which is asked.
+
+    It is asked where the outcomes do not decide it; `area` is the AUC that shows this.
+    """
     what = "Which class of the model goes with" if key == FAVOURABLE else "Which points go with"
     return Question(
         key="class" if key == FAVOURABLE else key, sentence=f"{what} the good outcome?", allowed=tuple(sides),
@@ -146,12 +152,17 @@ def side_question(key: str, sides: Sequence[str], area: float) -> Question:
 
 
 def signs(columns: Mapping[str, Column], has: Bool[np.ndarray, "n"]) -> list[tuple[str, str, float, float, float]]:
-    """The columns in which people with an outcome (`has`) differ plainly from all others, the clearest first.
+    """The columns in which people with an outcome differ plainly from people without it, the clearest first.
+
+    `has` is true for the records with the outcome.
 
     Returns
     -------
-    For each column: words such as "higher incomes"; its name; by how many standard deviations it speaks for the outcome
-    as the good one, or below 0 against it; its mean with the outcome; and its mean without
+    A tuple for each column. It has words such as "higher incomes"; the column's name; the difference of the two means
+    in
+    standard deviations, positive where it suggests that the outcome is the good one; the mean with the outcome; the
+    mean
+    without it
     """
     found: dict[str, tuple[str, str, float, float, float]] = {}
     for name, column in columns.items():
@@ -176,7 +187,10 @@ def _less(words: str) -> str:
 
 
 def refuse_contradiction(outcome: Outcome, scores: Float[np.ndarray, "n"] | None) -> None:
-    """Raise `ModelRefused` where records with the favourable outcome have lower scores: one of both is then wrong."""
+    """Raise `ModelRefused` where records with the favourable outcome have lower scores than the other records.
+
+    Either the scores or the outcomes are then wrong.
+    """
     if scores is None:
         return
     known = ~np.isnan(scores)

@@ -18,7 +18,7 @@ _SCHEMA = TypeAdapter(list[Feature])
 def own_names(
     facts: ModelFacts, features: Sequence[FeatureDraft], sources: Sequence[Source]
 ) -> dict[str, str | None] | None:
-    """`artifact.map` of a manifest: by encoded column, the model's own name. None where a model needs no map."""
+    """`artifact.map` of a manifest: by encoded column, the model's own name for it. None if the model needs no map."""
     if facts.input is not Input.ENCODED or facts.names is None:
         return None
     named: dict[str, str | None] = {}

@@ -65,7 +65,7 @@ class Question:
 
 
 class Undecided(ModelRefused):
-    """Raised where a draft has open questions; its message has all of them, and the flags that answer them."""
+    """Raised where a draft has open questions; the message lists all of them, with the flags that answer them."""
 
     def __init__(self, questions: Sequence[Question]) -> None:
         self.questions = tuple(questions)
