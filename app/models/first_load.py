@@ -18,9 +18,9 @@ LONGEST_S = 86_400.0
 
 
 def runs_foreign_code(model: RegisteredModel) -> bool:
-    """Whether a library, which may hang, take all memory or vary, computes the scores of a model.
+    """Whether scoring runs code of a library, which may hang, take all memory, or give results that vary.
 
-    False for a linear model, which the service computes itself, and for a remote one, which is paid per call.
+    False for a linear model, which the service computes itself, and for a remote model, which is paid per call.
     """
     artifact = model.manifest.artifact
     return not isinstance(artifact, Endpoint) and artifact.format is not Format.LINEAR

@@ -53,9 +53,11 @@ class Models:
         self._quarantine = quarantine
 
     def find(self, name: str, *, pointer: str | None = None, include_inactive: bool = False) -> RegisteredModel:
-        """The version of this name; an inactive one is found only by its full name and with `include_inactive`.
+        """The version called `name`: an id stands for the newest active version, `id@version` for this one.
 
-        Raises `UnknownModel`, with a fault at `pointer` unless that is None; `ModelUnusable` where the version is
+        An inactive version is found only by its full name, and only with `include_inactive`.
+
+        Raises `UnknownModel`, with a fault at `pointer` if a pointer is given; `ModelUnusable` where the version is
         broken or the store cannot be read; `InsufficientScope` where the key of the current request may not ask the
         model.
         """
@@ -84,7 +86,7 @@ class Models:
         return self.find(name, pointer="/model", include_inactive=True)
 
     def require_known(self, model_id: str) -> None:
-        """Raise `UnknownModel` unless a version of the model is registered.
+        """Raise `UnknownModel` if no version of `model_id` is registered.
 
         Raises `ModelUnusable` where the store cannot be read; `InsufficientScope` where the key of the current request
         may not ask the model.

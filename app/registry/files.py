@@ -15,7 +15,10 @@ Stamp: TypeAlias = tuple[int, int, int]
 
 
 def stamp(path: str | Path) -> Stamp | None:
-    """Inode, size and time of modification of a file, which together show a change; None if unreadable."""
+    """Inode, size and modification time of a file: if none of the three differs, the file is unchanged.
+
+    None if the file cannot be read.
+    """
     try:
         found = os.stat(path)
     except OSError:
@@ -24,10 +27,9 @@ def stamp(path: str | Path) -> Stamp | None:
 
 
 def inside(directory: Path, path: str) -> Path:
-    """The existing file that a relative `path` below `directory` names, with symbolic links resolved.
+    """The existing file at the relative `path` below `directory`, with symbolic links resolved.
 
-    Raises `ValueError` where the path is absolute, leaves `directory` (with ``..`` or through a link), or names no
-    file.
+    Raises `ValueError` where `path` is absolute, leads out of `directory` (by ``..`` or a link), or names no file.
     """
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or "\0" in path:

@@ -77,7 +77,10 @@ SENTENCES = {
 
 
 def sentence_of(details: ErrorDetails) -> str:
-    """The sentence for an error of pydantic: that of its kind in `SENTENCES`, else pydantic's own."""
+    """The sentence that a fault states for an error of pydantic.
+
+    It is the sentence in `SENTENCES` for this type of error; without one, it is pydantic's own.
+    """
     kind, key = details["type"], str(details["loc"][-1]) if details["loc"] else ""
     if kind in ("missing", "missing_keyword_only_argument", "missing_argument"):
         return f"is missing; write {EXAMPLES[key]}" if key in EXAMPLES else "is missing"
@@ -93,7 +96,10 @@ def sentence_of(details: ErrorDetails) -> str:
 
 
 def unknown_key(what: str, key: str, known: Collection[str]) -> str:
-    """The sentence of a fault for an unknown key of `what`; it names the key of `known` that is probably meant."""
+    """The sentence of a fault for an unknown `key` of `what`, such as "a manifest".
+
+    It suggests the most similar key in `known`, if one is similar.
+    """
     near = difflib.get_close_matches(key, known, n=1)
     meant = next((one for one in known if one.startswith(f"{key}_")), near[0] if near else None)
     return f"is not a key that {what} has" + (f"; is {meant} meant?" if meant else "")
@@ -114,9 +120,9 @@ SHOWN = 3
 
 
 def readable(faults: Sequence[Fault], names: Mapping[int, str]) -> list[Fault]:
-    """The faults of a manifest, with equal faults of several features or records merged into one.
+    """The faults of a manifest; equal faults of several features or records are merged into one fault.
 
-    `names` are the names of the features by index.
+    `names` has the names of the features, by feature index.
     """
     alike: dict[tuple[str, str], list[Fault]] = {}
     for fault in faults:

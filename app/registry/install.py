@@ -59,11 +59,11 @@ def install(
     scores: Path | None = None,
     tolerance: float = TOLERANCE,
 ) -> Path:
-    """Install the model directory `source` in the store `root`; returns the directory of the version.
+    """Copy the model directory `source` into the store `root` as a new version; returns the directory of the version.
 
-    A version that is not `active` can be examined by its full name, but answers no applicants. The lender's own scores
-    of the reference records, in the file `scores` or a column of the reference, must not differ from the model's
-    outputs by more than `tolerance`.
+    A version that is not `active` can be examined under its full name, but answers no applicants. The lender's own
+    scores of the reference records are in the file `scores`, or in a column of the reference. They must not differ from
+    the model's outputs by more than `tolerance`.
 
     Raises `ModelExists` where the store has a version of this name; `ModelRefused` with every fault that could be
     found; `OSError` where the store cannot be written. After an error, nothing is left in the store.
@@ -118,7 +118,7 @@ class _Examination:
     def run(self, given: Float[np.ndarray, "n"] | None, registered_at: datetime) -> Registration | None:
         """Examine everything and write the profile; returns the registration to be stored, or None after a fault.
 
-        `given` are the lender's own scores from a file of their own; None where there is none.
+        `given` has the lender's own scores from a separate file; None without such a file.
         """
         artifact_sound = self._copy_artifact()
         records = self._read_reference(given)
@@ -305,9 +305,10 @@ def _fitted(space: FeatureSpace) -> dict[str, tuple[float, float]]:
 
 
 def fit_columns(manifest: Manifest, rows_raw: Float[np.ndarray, "n p"] | None) -> ModelColumns:
-    """The space of distances, and the columns that the model takes, with scales fitted to the reference records.
+    """The spaces of a model: one in which distances are measured, and one of the columns that the model takes.
 
-    Where `rows_raw` is None, scales that the manifest does not state are 1.
+    The scales of both are fitted to the reference records `rows_raw`. Without records, scales that the manifest does
+    not state are 1.
     """
     features = manifest.features
     unscaled = fit_encoding(features, np.zeros((1, len(features))), "none")

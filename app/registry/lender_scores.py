@@ -27,7 +27,7 @@ WORST = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The model's outputs for the reference records, beside the lender's own scores of these records."""
+    """For each reference record, the model's output beside the lender's own score."""
 
     given: Float[np.ndarray, "n"]
     """The lender's; NaN for records without one."""
@@ -37,24 +37,27 @@ class Comparison:
 
     @property
     def difference(self) -> Float[np.ndarray, "n"]:
-        """(n,), how far the output for each record is from the lender's score; 0 for records without a score."""
+        """The absolute difference of output and lender's score for each record, (n,); 0 for a record without score."""
         return np.nan_to_num(np.abs(self.given - self.found))
 
     @property
     def allowed(self) -> float:
-        """Largest allowed difference: `tolerance`, or half of the last digit of rounded scores if that is more."""
+        """Largest difference that is allowed: `tolerance`, or more if the lender's scores are rounded.
+
+        For rounded scores it is at least half a unit of their last digit.
+        """
         digits = next((k for k in range(7) if np.allclose(self.given, np.round(self.given, k), 0, 1e-12, True)), 7)
         varied = len(set(self.given.tolist())) > 2
         return max(self.tolerance, 0.5 * 10.0**-digits * 1.001) if 1 < digits < 7 and varied else self.tolerance
 
     @property
     def agrees(self) -> bool:
-        """Whether no output differs from the lender's score by more than `allowed`."""
+        """Whether every output differs from the lender's score by at most `allowed`."""
         return bool(self.difference.max(initial=0.0) <= self.allowed)
 
     @property
     def sentence(self) -> str:
-        """The sentence that states how far the outputs and the lender's scores differ, and in which records most."""
+        """A sentence that states how far outputs and lender's scores differ, and names the records that differ most."""
         compared = int((~np.isnan(self.given)).sum())
         if self.agrees:
             return (
@@ -71,7 +74,7 @@ class Comparison:
 
     @property
     def reason(self) -> str:
-        """Advice for a usual cause of differences, such as logits for probabilities; empty where no cause fits."""
+        """Advice, if a usual mistake explains the differences, such as logits in place of probabilities; else empty."""
         known = ~np.isnan(self.given)
         given, found = self.given[known], self.found[known]
 
@@ -96,12 +99,12 @@ class Comparison:
 def compare(
     black_box: BlackBox, scores: Float[np.ndarray, "n"], given: Float[np.ndarray, "n"], tolerance: float
 ) -> Comparison:
-    """The lender's scores (`given`) beside the model's outputs, which are computed from `scores` of the black box."""
+    """Compare the lender's scores (`given`) with the model's outputs, computed from `scores` of its black box."""
     return Comparison(given=given, found=outputs_of(black_box, scores), tolerance=tolerance)
 
 
 def outputs_of(black_box: BlackBox, scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """The model's outputs, from scores of its black box: probabilities, logits or points, and 1 or 0 for labels."""
+    """The model's outputs, computed from the black box's `scores`: probabilities, logits, points, or labels (1, 0)."""
     if black_box.points is not None:
         return black_box.points.of(scores)
     probabilities = black_box.probability(scores)
@@ -113,9 +116,9 @@ def outputs_of(black_box: BlackBox, scores: Float[np.ndarray, "n"]) -> Float[np.
 
 
 def read_scores(path: Path) -> Float[np.ndarray, "n"]:
-    """The lender's scores in a CSV: its only column, with or without a header, or the one named `score`.
+    """The lender's scores in a CSV file: its only column, with or without header, or else its column `score`.
 
-    An absent score is NaN. Raises `ModelRefused` where the file has no scores, or texts that are no numbers.
+    An absent score is NaN. Raises `ModelRefused` where the file has no scores, or has texts that are no numbers.
     """
     try:
         table = read_table(path)
@@ -139,9 +142,10 @@ def read_scores(path: Path) -> Float[np.ndarray, "n"]:
 
 
 def scores_in(path: Path, features: Collection[str]) -> tuple[Float[np.ndarray, "n"] | None, list[Fault]]:
-    """The lender's scores in the column `score` of a reference, and faults; None without such a column or with faults.
+    """The lender's scores in the column `score` of a reference file, and the faults of that column.
 
-    NaN for an absent score. A column `score` that is a feature does not count.
+    An absent score is NaN. The scores are None where the file has no such column, where `score` is a feature of the
+    model, or where there are faults.
     """
     if SCORE in features:
         return None, []
@@ -159,9 +163,9 @@ def scores_in(path: Path, features: Collection[str]) -> tuple[Float[np.ndarray, 
 
 
 def parse_scores(texts: list[str], delimiter: str = ",") -> tuple[Float[np.ndarray, "n"], list[Fault]]:
-    """The numbers in texts of scores, NaN for an absent one, and a fault for the first text that is no number.
+    """The scores in `texts` as numbers, and a fault for the first text that is no number.
 
-    `delimiter` is that of the table which has the texts, and helps to tell a decimal comma.
+    An absent score is NaN. `delimiter` is the cell delimiter of the table; it helps to recognise a decimal comma.
     """
     seen = DecimalMark()
     seen.see(texts)

@@ -67,7 +67,10 @@ Words = Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
 
 
 class EncodingChoice(ManifestPart):
-    """How numbers without `center` and `scale` are encoded, and how far apart people are."""
+    """The scales by which numbers are encoded for the model, and the scales in which distances are measured.
+
+    They apply to numbers without `center` and `scale`, or without `spread`.
+    """
 
     continuous: Encoding = "standard"
     """What the model takes: `standard` (mean and standard deviation of the reference), `minmax` or `none`."""
@@ -170,7 +173,7 @@ class Manifest(ManifestPart):
 
     @property
     def file(self) -> Artifact:
-        """The artifact; only for a model whose format is a file."""
+        """The artifact of a model that is in a file; must not be used for a remote model, which has an endpoint."""
         assert isinstance(self.artifact, Artifact)
         return self.artifact
 

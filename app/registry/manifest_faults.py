@@ -68,7 +68,7 @@ def _where(*rows: tuple[bool, str, str]) -> list[Fault]:
 
 
 def semantic_faults(manifest: Manifest) -> list[Fault]:
-    """The faults of a manifest that has the form of `Manifest`: what its parts say does not fit together."""
+    """The faults of a manifest that has the form of `Manifest`, but whose parts contradict each other."""
     artifact = manifest.artifact
     of_artifact = _endpoint_faults if isinstance(artifact, Endpoint) else _file_faults
     return [
@@ -95,7 +95,10 @@ def feature_faults(features: Sequence[Feature]) -> list[Fault]:
 
 
 def path_faults(artifact: Artifact | Endpoint | None, reference: str | None) -> list[Fault]:
-    """Faults where the files of a version, or one of them and one of the store, would have the same name."""
+    """The faults of the two file names in a manifest, of the artifact and the reference.
+
+    They must differ, and neither may be a name that the store uses for a file of its own.
+    """
     path = artifact.path if isinstance(artifact, Artifact) else None
     named = {"/artifact/path": path, "/reference": reference}
     paths = {pointer: PurePosixPath(path) for pointer, path in named.items() if path}
@@ -117,7 +120,7 @@ def _indicator_faults(manifest: Manifest) -> list[Fault]:
 
 
 def rule_faults(rules: Sequence[str], features: Sequence[Feature]) -> list[Fault]:
-    """Faults of rules that cannot be read, or that name features or levels which the manifest lacks."""
+    """The faults of rules that cannot be parsed, or that use a feature or level that is not in the manifest."""
     faults: list[Fault] = []
     parser = RuleParser(features)
     for i, rule in enumerate(rules):

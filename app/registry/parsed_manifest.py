@@ -26,7 +26,7 @@ from app.registry.safe_yaml import read_yaml
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedManifest:
-    """What can be read of a manifest: its parts that are valid by themselves, and all its faults."""
+    """What is known of a manifest that may be wrong: its parts that are valid by themselves, and all its faults."""
 
     manifest: Manifest | None = None
     """Present iff there are no faults."""
@@ -42,7 +42,7 @@ class ParsedManifest:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Self:
-        """The parts and faults of a manifest, from the data that its YAML holds."""
+        """The valid parts and all faults of a manifest, from the parsed content of its YAML file."""
         if hidden := unprintable_faults(data):
             return cls(faults=tuple(hidden), names=_names(data))
         try:
@@ -74,7 +74,7 @@ class ParsedManifest:
 
 
 def read_manifest(content: bytes) -> ParsedManifest:
-    """The parts and faults of a manifest, from the bytes of its file; faults are returned, not raised."""
+    """The valid parts and all faults of a manifest, from the bytes of its file. Faults are returned, not raised."""
     try:
         data = read_yaml(content)
     except ValueError as error:

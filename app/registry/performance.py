@@ -65,7 +65,7 @@ def auc(scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> fl
 
 
 def auc_deviation(favourable: Bool[np.ndarray, "n"]) -> float:
-    """Standard deviation of the AUC of scores independent of the outcomes; 0 where there is only one outcome."""
+    """Standard deviation of the AUC if scores are independent of the outcomes; 0 if all outcomes are the same."""
     yes = int(favourable.sum())
     no = len(favourable) - yes
     return math.sqrt((yes + no + 1) / (12 * yes * no)) if yes and no else 0.0
@@ -74,7 +74,7 @@ def auc_deviation(favourable: Bool[np.ndarray, "n"]) -> float:
 def performance(
     scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"], accepted: Bool[np.ndarray, "n"]
 ) -> Performance | None:
-    """How well scores and decisions (`accepted`) agree with true outcomes; None where there is only one outcome."""
+    """How well scores, and decisions (`accepted`), agree with true outcomes; None if all outcomes are the same."""
     area = auc(scores, favourable)
     if math.isnan(area):
         return None

@@ -18,26 +18,29 @@ _BREAK = re.compile("[ \t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
 def unprintable(text: str) -> int | None:
-    """Index of the first unprintable character, None without one; a line feed and a tab count as printable."""
+    """Index of the first unprintable character in a text, or None. Line feeds and tabs count as printable."""
     if text.isprintable():
         return None
     return next((k for k, one in enumerate(text) if one not in "\n\t" and not _is_printable(one)), None)
 
 
 def one_line(text: str) -> str:
-    """A text on one line: line breaks become spaces, and unprintable characters U+FFFD."""
+    """The text on one line: each line break becomes a space, and each unprintable character becomes U+FFFD."""
     spaced = _BREAK.sub(" ", text).strip()
     return spaced if spaced.isprintable() else "".join(c if _is_printable(c) else "\ufffd" for c in spaced)
 
 
 def listed(names: Sequence[str], most: int = 10, quote: str = '"') -> str:
-    """The first `most` names between `quote` marks, and how many others there are, as one text."""
+    """The first `most` names as one text, each between `quote` marks, and then the number of the names left out."""
     shown = ", ".join(f"{quote}{name}{quote}" for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def unprintable_faults(document: Any) -> list[Fault]:
-    """A fault for each key or value of a document with an unprintable character, of which it names the first."""
+    """A fault for each key or value of a document that has an unprintable character.
+
+    The fault names the first such character.
+    """
     return [
         Fault(pointer, f"has U+{ord(text[at]):04X} at character {at + 1}, which cannot be printed; leave it out")
         for pointer, text in _texts(document, "")

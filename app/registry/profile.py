@@ -39,7 +39,11 @@ SCALED = 0.01
 
 
 def odd(black_box: BlackBox, reference: Reference) -> list[str]:
-    """Warnings where a model decides all records alike, outputs or columns look wrong, or no feature can change."""
+    """Warnings about a suspicious model or reference.
+
+    Examples are a model that decides all records alike, outputs or columns that look wrong, and features of which none
+    may change.
+    """
     found = [*_odd_outputs(black_box, reference)]
     space, rows_raw = reference.space, reference.rows_raw
     if len(rows_raw) >= FEW:
@@ -119,7 +123,10 @@ def _outputs_beside(black_box: BlackBox, reference: Reference) -> str:
 
 
 def odd_weights(reference: Reference) -> list[str]:
-    """At most one warning: refits to the true outcomes contradict a linear model, as they do with a reversed label."""
+    """A warning if models refitted to the true outcomes contradict a linear model, as for a reversed label.
+
+    The list has one warning or none.
+    """
     if reference.weight_moments is None:
         return []
     refitted = homogeneous(reference.X) @ reference.weight_moments.mean >= 0.0
@@ -158,7 +165,7 @@ NO_NUMBER = "it gives no finite output"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """The true outcome of each reference record, and how many models are refitted to these outcomes."""
+    """The true outcome of each reference record, and the number of models that are refitted to these outcomes."""
 
     favourable: Bool[np.ndarray, "n"]
     refits: int
@@ -182,12 +189,12 @@ class Profile:
         rules: tuple[Rule, ...],
         outcomes: Outcomes | None = None,
     ) -> Self:
-        """The profile of a model, computed from its scores of the reference records (`rows_raw`).
+        """The profile of a model, computed from the reference records (`rows_raw`) and the model's scores of them.
 
-        With `outcomes`, it has the moments of linear refits.
+        With `outcomes`, the profile also has the moments of linear refits to them.
 
-        Raises `ModelRefused` where the model does not score every record or every category, all records are equal, or
-        the outcomes do not determine a model.
+        Raises `ModelRefused` where the model does not score every record or every category, where all records are
+        equal, or where the outcomes do not determine a model.
         """
         scores = _score(black_box, rows_raw)
         faults = _level_faults(black_box, rows_raw[0])
@@ -293,7 +300,7 @@ def largest_distance(X: Float[np.ndarray, "n d"]) -> tuple[float, bool]:
 
 
 def pack(reference: Reference) -> bytes:
-    """The raw rows and scores of a reference, and its weight moments if any, as the bytes of an `.npz` file."""
+    """The raw rows, scores and, if there are any, weight moments of a reference, as the bytes of an `.npz` file."""
     moments = reference.weight_moments
     arrays = {"rows_raw": reference.rows_raw, "scores": reference.scores}
     if moments is not None:
@@ -304,7 +311,7 @@ def pack(reference: Reference) -> bytes:
 
 
 def unpack(content: bytes) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "n"], WeightMoments | None]:
-    """Raw rows, scores and weight moments in the bytes that `pack` made; None for moments that are not there."""
+    """The raw rows, scores and weight moments that `pack` has written; the moments are None if there were none."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         moments = None
         if "weight_mean" in arrays:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """Where models are and what may be loaded: the store's directory, the operator's trust, the ledger's address."""
+    """Where the service finds models, and which of them it may load.
+
+    It has the directory of the models, what the operator trusts, and the address of the ledger's database.
+    """
 
     root: str
     trust: Trust = field(default_factory=Trust)
@@ -24,11 +27,11 @@ class Store:
 
     @classmethod
     def of(cls, settings: "Settings", *, ledger: str = "") -> "Store":
-        """The store that the settings name, with the address of the ledger."""
+        """The store that `settings` describe; `ledger` is the address of the ledger's database."""
         return cls(root=str(settings.models_store.absolute()), trust=Trust.of(settings), ledger=ledger)
 
     def open(self) -> Registry:
-        """The registry of the store; each process has one for equal stores, so that it reads each version once."""
+        """The registry of this store. Equal stores share one in each process, so that each version is read once."""
         return _registry(self)
 
 
@@ -39,7 +42,7 @@ def _registry(store: Store) -> Registry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRef:
-    """A reference to one registration of a version; a later registration under the same name has another reference."""
+    """Identifies one registration of a version. A later registration under the same name has another `ModelRef`."""
 
     store: Store
     name: str
@@ -49,7 +52,7 @@ class ModelRef:
 
     @classmethod
     def of(cls, store: Store, model: RegisteredModel) -> "ModelRef":
-        """The reference to a registered model."""
+        """The `ModelRef` of a registered model."""
         return cls(
             store=store,
             name=model.name,
@@ -59,7 +62,7 @@ class ModelRef:
 
 
 def model_payload(ref: ModelRef) -> dict[str, Any]:
-    """A reference as JSON data, without its store."""
+    """A `ModelRef` as JSON data, without its store."""
     model = asdict(ref)
     del model["store"]
     return model

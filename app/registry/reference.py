@@ -37,7 +37,7 @@ def _outcome(label: str) -> Feature:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The fault of one cell of the reference: where it is, and what it must be."""
+    """The fault of one cell of the reference: its record, column and line, and what the cell must be."""
 
     record: int
     name: str
@@ -70,10 +70,10 @@ class Table:
 def read_reference(
     path: Path, features: Sequence[Feature], label: str | None = None
 ) -> tuple[Float[np.ndarray, "n p"] | None, list[Fault]]:
-    """The raw rows of a reference file, and its faults; None in place of rows if there are faults.
+    """The raw rows of a reference file, and the faults of the file; the rows are None if there are faults.
 
-    Pointers of faults are ``/reference/{record}/{column}``. `label` names a column of true outcomes, which becomes the
-    last column of the rows: 1 for favourable, 0 for not.
+    The pointer of a fault is ``/reference/{record}/{column}``. If `label` names a column of true outcomes, the rows
+    have it as a further last column: 1 for favourable, 0 for not.
     """
     if path.suffix != ".csv":
         return None, [Fault("/reference", "must be a .csv file")]
@@ -103,9 +103,9 @@ def read_reference(
 
 
 def read_dates(path: Path, column: str) -> tuple[Float[np.ndarray, "n"], list[Fault]]:
-    """The dates in a column of a reference, in days from the year 1, and faults; NaN where a cell is no date.
+    """The dates in a column of a reference file, in days from the year 1, and the faults of the column.
 
-    The file must be one in which `read_reference` finds no fault.
+    A cell that is no date gives NaN and a fault. `read_reference` must have found no fault in the file.
     """
     table = read_table(path)
     if (count := table.header.count(column)) != 1:
@@ -137,9 +137,11 @@ def size_fault(path: Path) -> Fault | None:
 
 
 def read_table(path: Path, *, as_written: bool = False) -> Table:
-    """The cells of a CSV with a header, without empty lines. Raises `UnicodeDecodeError`, `csv.Error`, `OSError`.
+    """The cells of a CSV file with a header; empty lines are skipped.
 
-    With `as_written`, spaces before a cell belong to it, and quotation marks need not match.
+    With `as_written`, spaces before a cell belong to the cell, and quotation marks need not match.
+
+    Raises `UnicodeDecodeError`, `csv.Error`, `OSError`.
     """
     with _numbered(path, as_written=as_written) as (numbered, delimiter):
         header, *found = list(numbered) or [(0, [])]
@@ -147,7 +149,10 @@ def read_table(path: Path, *, as_written: bool = False) -> Table:
 
 
 def mark_of(table: Table, names: Sequence[str]) -> str:
-    """The decimal mark of a table, as its columns of numbers (`names`) show. Raises `ValueError` where they do not."""
+    """The decimal mark of a table, found in its columns of numbers (`names`).
+
+    Raises `ValueError` where a number could be read with either mark.
+    """
     found = DecimalMark()
     for name in names:
         found.see(table.texts(name))

@@ -53,7 +53,7 @@ class BrokenVersion:
 
     @property
     def active(self) -> bool:
-        """Whether the version is neither retired nor waits to be activated, so that it would answer applicants."""
+        """Whether the version may answer applicants: it is not retired, and does not wait to be activated."""
         return not (self.retired or self.waiting)
 
 
@@ -81,10 +81,10 @@ class Registry:
     def register(
         self, source: Path, *, active: bool = True, scores: Path | None = None, tolerance: float = TOLERANCE
     ) -> RegisteredModel:
-        """Install the model directory `source`, and return the version.
+        """Copy the model directory `source` into the store as a new version, and return the version.
 
-        The lender's own scores of the reference records, in the file `scores` or a column of the reference, must not
-        differ from the model's outputs by more than `tolerance`.
+        The lender's own scores of the reference records are in the file `scores`, or in a column of the reference. They
+        must not differ from the model's outputs by more than `tolerance`.
 
         Raises `ModelExists` where the store has a version of this name; `ModelRefused` with every fault that could be
         found; `OSError` where the store cannot be written.
@@ -96,7 +96,7 @@ class Registry:
         return read_version(directory, trust=self.trust)
 
     def list(self) -> list[RegisteredModel]:
-        """Every usable version, active or not; sorted by id, and versions of one id by the time of registration."""
+        """Every usable version, active or not, sorted by model id and then by time of registration."""
         return [version for version in self._all() if isinstance(version, RegisteredModel)]
 
     def broken(self) -> tuple[BrokenVersion, ...]:
@@ -104,11 +104,13 @@ class Registry:
         return tuple(version for version in self._all() if isinstance(version, BrokenVersion))
 
     def find(self, name: str, *, include_inactive: bool = False) -> RegisteredModel:
-        """The version of this name; an inactive one is found only by its full name and with `include_inactive`.
+        """The version called `name`: an id stands for the newest active version, `id@version` for this one.
 
-        Raises `UnknownModel`, whose sentence lists the active models; `ModelUnusable` where the version is broken. A
-        newest version that is broken stays the newest: recourse from an older version might not hold for the model in
-        use.
+        An inactive version is found only by its full name, and only with `include_inactive`.
+
+        Raises `UnknownModel`, whose sentence lists the active models; `ModelUnusable` where the version is broken. The
+        newest version remains the newest if it is broken: recourse from an older version might not hold for the model
+        in use.
         """
         version = self._find(name, include_inactive=include_inactive)
         if isinstance(version, BrokenVersion):
@@ -138,7 +140,7 @@ class Registry:
         return version.name
 
     def activate_when_ready(self, name: str) -> str:
-        """Note that an inactive version is to be activated once its future models are ready; returns its full name.
+        """Let an inactive version become active as soon as its future models are ready; returns its full name.
 
         Raises `UnknownModel`.
         """
@@ -163,7 +165,7 @@ class Registry:
         return version.name
 
     def released(self, name: str) -> int:
-        """A number that changes whenever `id@version` is released from quarantine; 0 if it never was."""
+        """The time of the last release of `id@version` from quarantine, in ns since 1970; 0 if there was none."""
         model, _, version = name.partition("@")
         found = stamp(f"{self.root}/{model}/{version}/{RELEASED}")
         return 0 if found is None else found[2]

@@ -47,7 +47,10 @@ _EQUAL = ("=", "==", "!=")
 
 
 class RuleParser:
-    """Reads rules of a manifest as conditions on raw rows, which have a column for each feature that is not derived."""
+    """Parses the rules of a manifest to conditions on raw rows.
+
+    A raw row has one column for each feature that is not derived.
+    """
 
     def __init__(self, features: Sequence[Feature]) -> None:
         self.known = {feature.name: feature for feature in features}
@@ -69,7 +72,7 @@ class RuleParser:
         return _RuleReader(text, self).rule()
 
     def comparison(self, left: Expression, relation: str, right: Expression) -> Condition:
-        """The condition that two expressions of numbers stand in a relation, such as "<="."""
+        """The condition `left relation right` for two numeric expressions; a relation is a text such as "<="."""
         formulas = self._needed((*left.names, *right.names))
         names = dict.fromkeys((*left.names, *right.names, *(name for one in formulas.values() for name in one.names)))
         inputs = tuple(self._inputs[name] for name in names if name in self._inputs)
@@ -89,9 +92,10 @@ class RuleParser:
         return AllOf((at_most, at_least))
 
     def level_test(self, feature: Feature, levels: Iterable[int], relation: str) -> Condition:
-        """The condition that a feature has one of some levels, given as indices.
+        """The condition that a feature has one of some levels; `levels` are indices in the feature's levels.
 
-        With a `relation` such as "<=" or "!=", the condition that it stands in this relation to one of them.
+        For a feature whose levels have an order, `relation` may also be one such as "<=": the feature's level must then
+        stand in this relation to at least one of the levels.
         """
         indices = sorted(set(levels))
         if feature.is_group:
@@ -104,9 +108,9 @@ class RuleParser:
         return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
 
     def linear(self, text: str, left: Expression, relation: str, right: Expression) -> LinearRule | None:
-        """The linear rule that `left` stands in `relation` to `right`; None if a side is not linear or can be missing.
+        """The linear rule `left relation right`; None if a side is not linear, or uses a feature that may be missing.
 
-        Raises `ValueError` where a number is too large, or no feature matters.
+        Raises `ValueError` where a number is too large, or where the weights of all features are 0.
         """
         names = (*left.names, *right.names)
         formulas = self._needed(names)
@@ -136,7 +140,7 @@ class RuleParser:
         return LinearRule(text, coefficients, limit + 0.0, equality=relation in ("=", "=="))
 
     def check(self, expression: Expression) -> None:
-        """Raise `ValueError` where an expression names anything but a number of the schema."""
+        """Raise `ValueError` where an expression uses a name that is not a numeric feature of the manifest."""
         for name in expression.mentions():
             place = f"{name.name} (column {name.column})"
             if name.name not in self.known:
@@ -149,7 +153,7 @@ class RuleParser:
 
     @staticmethod
     def not_a_number(feature: Feature, place: str) -> ValueError:
-        """The error for a feature with levels that stands in place of a number."""
+        """The error for an expression that uses a feature with levels where it needs a number."""
         ways = "<= or =" if feature.type is FeatureType.ORDINAL else "=, != or in {...}"
         return ValueError(
             f"names {place}, which is not a number but {feature.type}; compare it with its levels by {ways}"
@@ -182,7 +186,7 @@ class _RuleReader(Reader):
         self._text, self._parser = text, parser
 
     def rule(self) -> Rule:
-        """The rule that the whole text states. Raises `ValueError`."""
+        """The rule that the whole text states. Raises `ValueError` where the text is no rule."""
         first = self._logic(self.inside())
         if self.follows("=>"):
             self.take()
@@ -197,7 +201,7 @@ class _RuleReader(Reader):
         return LogicRule(self._text, first.condition)
 
     def inside(self) -> object:
-        """Read what parentheses may hold: a condition, or a sum that is part of a comparison."""
+        """Read the content of a pair of parentheses: a condition, or a sum that is part of a comparison."""
         return self._joined("or", AnyOf, lambda: self._joined("and", AllOf, self._comparison))
 
     def _joined(self, word: str, kind: type[AllOf | AnyOf], part: Callable[[], object]) -> object:

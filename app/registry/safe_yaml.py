@@ -23,9 +23,11 @@ _FLOAT = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|\
 
 
 def read_yaml(content: bytes, *, texts: bool = False) -> Any:
-    """The document in a YAML file. Raises `ValueError`, whose sentence continues after the name of the file.
+    """The document in a YAML file.
 
-    With `texts`, every value is the text as written, so that "No" in `outcome: No` is not false.
+    With `texts`, every value is the text as written: "No" in `outcome: No` stays "No", and does not become false.
+
+    Raises `ValueError`; its message is to be put behind the name of the file.
     """
     if len(content) > LARGEST:
         raise ValueError(f"has more than {LARGEST:,} bytes")

@@ -23,11 +23,11 @@ MOST_TOGETHER = 3
 
 
 def codes_among(numbers: Float[np.ndarray, "n"], family: Collection[float] = ()) -> tuple[float, ...]:
-    """The special codes among numbers: known codes, such as -9 or 9999, that stand apart from all other numbers.
+    """The special codes among the numbers of a column: usual codes, such as -9 or 9999, apart from all other numbers.
 
-    Negative codes stand apart where all others are at least 0, large ones where they are far above all others. One of
-    them must be frequent, or in `family`: the codes of other columns of the table. Rare ones beside it, such as -8
-    beside -9, are codes too.
+    A negative code is apart if all other numbers are at least 0; a large code is apart if it is far above all others.
+    At least one of the codes must be frequent, or be in `family`, the codes of other columns of the table. Rare codes
+    next to it, such as -8 next to -9, are then codes as well.
     """
     values = numbers[~np.isnan(numbers)]
     counts = Counter(values[np.isin(values, list(CODES))].tolist())

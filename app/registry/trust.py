@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """What the operator lets models do: run code from pickles, and be at remote hosts; nothing by default."""
+    """What the operator allows models to do: run code from pickles, and answer from remote hosts. Default: nothing."""
 
     pickle: bool = False
     """Load artifacts that can run code, provided that their digest is the manifest's."""

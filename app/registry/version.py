@@ -138,7 +138,9 @@ class RegisteredModel:
         return ""
 
     def load(self) -> "LoadedModel":
-        """Load the model and its reference records, and check their files and scores.
+        """Load the model and its reference records; check that files and scores are as they were at registration.
+
+        The scores of a remote model are not checked here, but with every request.
 
         Raises `ModelUnusable` where the operator's settings forbid the model, a file has changed, a library is missing,
         or the scores differ from those of the registration.
@@ -259,7 +261,10 @@ def read_version(directory: Path, *, trust: Trust) -> RegisteredModel:
 
 
 def activate_successor(model: RegisteredModel) -> bool:
-    """Activate a version that waits for its future models, now that they are ready; returns whether it did wait."""
+    """Activate a version whose future models are now ready; returns whether it was waiting for them.
+
+    A version that was not waiting remains as it is.
+    """
     waits = model.directory / INACTIVE
     if _content(waits) != UNTIL_READY:
         return False
@@ -314,9 +319,9 @@ def _scaled(features: Sequence[Feature], fitted: Mapping[str, tuple[float, float
 
 @contextmanager
 def noted_warnings() -> Iterator[list[str]]:
-    """Collects the warnings of libraries in its body, such as one about a model that another release has saved.
+    """Context manager: collects the warnings that libraries issue in its body, each once, as texts.
 
-    The list is filled on exit, without duplicates.
+    An example is the warning that another release of the library has saved a model. The list is filled on exit.
     """
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:

@@ -10,7 +10,7 @@ LOOK_S = 30.0
 
 
 class Watch:
-    """Awaits `look` every `LOOK_S` seconds until it is closed. An exception of `look` is logged."""
+    """Awaits `look` every `LOOK_S` seconds until the watch is closed. An exception in `look` is only logged."""
 
     def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
         self._look = look

@@ -49,11 +49,14 @@ class Question:
 
     @property
     def sample(self) -> str:
-        """The text that an answers file has in place of an answer: the default, or all allowed answers."""
+        """What an answers file shows in place of a missing answer: the default answer, or else all allowed answers."""
         return self.keep if self.keep in self.allowed else " or ".join(self.allowed) or "NUMBER"
 
     def read(self, answer: str) -> str:
-        """The allowed answer that a text means, or a number as written. Raises `ModelRefused` where it means none."""
+        """The allowed answer that `answer` stands for; where a question allows any number, the number as written.
+
+        Raises `ModelRefused` where `answer` stands for no allowed answer.
+        """
         plain = answer.strip()
         if not self.allowed and _number(plain) is not None:
             return plain
@@ -79,7 +82,7 @@ class Undecided(ModelRefused):
 
 @dataclass(slots=True)
 class Questions:
-    """The questions of all steps of one draft, and the answers given to it."""
+    """All questions of one draft, and the answers that the lender has given."""
 
     given: Mapping[str, str]
     """Answers by the name of the question."""
@@ -88,10 +91,10 @@ class Questions:
     asked: dict[str, Question] = field(default_factory=dict)
 
     def ask(self, question: Question) -> str | None:
-        """The answer to a question; None without one. The question counts as asked from now on.
+        """The answer to a question, or None without one. The draft counts the question as asked from now on.
 
-        Without an answer, a draft assumes what is likeliest until `settle`, which refuses an unanswered required
-        question.
+        Without an answer, a draft goes on with the likeliest one. `settle` later refuses a required question without an
+        answer.
         """
         self.asked[question.name] = question
         given = self.given.get(question.name)
@@ -103,15 +106,15 @@ class Questions:
         return [question for name, question in self.asked.items() if name not in self.given]
 
     def settle(self) -> None:
-        """Raise `Undecided` where a required question has no answer."""
+        """Raise `Undecided` where a required question was asked and has no answer."""
         if needed := [question for question in self.open if question.required]:
             raise Undecided(needed)
 
     def close(self) -> None:
-        """Check, after the last question of the draft, that nothing is open and that every answer has its question.
+        """Check, after the last question, that nothing is open and that each given answer belongs to a question.
 
-        Raises `Undecided` where a required question has no answer, or a person at a terminal was not asked a question
-        yet; `ModelRefused` for an answer without a question.
+        Raises `Undecided` where a required question has no answer, or where a person at a terminal has yet to be asked
+        a question; `ModelRefused` for an answer without a question.
         """
         self.settle()
         if self.kept is not None and (more := [one for one in self.open if one.keep and one.name not in self.kept]):
@@ -121,7 +124,7 @@ class Questions:
             raise ModelRefused(f'"{strange[0]}" is answered, which the draft does not ask; it asks {asked}')
 
     def text(self) -> str:
-        """The text of an answers file: the answers that were used, and the open questions as comments."""
+        """The text of an answers file: the answers that the draft used, and its open questions as comments."""
         lines = ["# The answers of this draft: `recourse models draft` takes them again with --answers FILE."]
         if self.open:
             lines.append("# Questions that are open stand behind #; without it, a line answers its question.")
@@ -142,7 +145,7 @@ class Questions:
 
 
 def read_answers(path: Path) -> dict[str, str]:
-    """By name of a question, the answer in a YAML or JSON file, as text.
+    """The answers in a YAML or JSON file, as texts; a dict whose keys are names of questions, such as `change.income`.
 
     Raises `ModelRefused` where the file cannot be read, or has another form.
     """
@@ -171,7 +174,10 @@ def read_answers(path: Path) -> dict[str, str]:
 
 
 def answers_of(pairs: Iterable[str]) -> dict[str, str]:
-    """By name of a question, the answer in each of the `KEY=VALUE` texts. Raises `ModelRefused` for another text."""
+    """The answers in texts such as `favourable=0`; a dict whose keys are names of questions.
+
+    Raises `ModelRefused` for a text that is not `KEY=VALUE`.
+    """
     found: dict[str, str] = {}
     for pair in pairs:
         name, sign, answer = pair.rpartition("=")
@@ -188,7 +194,7 @@ def text_of(number: int, question: Question) -> str:
 
 
 def nested(answers: Mapping[str, str]) -> dict[str, Any]:
-    """The answers nested as in an answers file, where `change.income` is the key `income` inside `change`."""
+    """The answers as an answers file has them: `change.income` becomes the key `income` in the mapping `change`."""
     found: dict[str, Any] = {}
     for name, answer in answers.items():
         key, dot, column = name.partition(".")
@@ -200,7 +206,7 @@ def nested(answers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def same(text: str, value: object) -> bool:
-    """Whether a cell of the records means a value: "True" means true, and "1" or "1.0" means 1."""
+    """Whether a cell of the records has this value: "True" has the value true, "1" and "1.0" have the value 1."""
     if text == str(value).strip() or text.lower() == str(value).strip().lower():
         return True
     first, second = _number(text), _number(str(value))

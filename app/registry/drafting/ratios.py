@@ -30,10 +30,10 @@ RATIO = re.compile(r"(^|_)(percent|pct|ratio|share|rate|dti|pti|lti|ltv|per|to|b
 
 
 def combine(features: Sequence[FeatureDraft], columns: Mapping[str, Column], *, exact: bool) -> None:
-    """Mark each feature that is the ratio or sum of two others, in all records, as derived from these.
+    """Mark as derived each feature that is the ratio or the sum of two other features in all records.
 
-    With `exact`, scores will be compared: a formula does not round, so a ratio that the records have rounded stays a
-    feature of its own, and nobody is advised to change it or the two others.
+    `exact` says that scores will be compared. A formula does not round, so a ratio that is rounded in the records then
+    stays a feature of its own; advice then changes neither this ratio nor the two features from which it comes.
     """
     numbers = [
         feature for feature in features
@@ -103,9 +103,9 @@ def _written(name: str) -> str:
 
 
 def derive(features: Sequence[FeatureDraft], columns: Mapping[str, Column], facts: ModelFacts) -> None:
-    """Mark each number that the level of another feature determines, in all records, as derived from that feature.
+    """Mark as derived each number that follows from the level of one other feature in all records.
 
-    The levels of the other feature are then ordered by the number.
+    The levels of the other feature are then ordered by that number.
     """
     levelled = [feature for feature in features if feature.keys["type"] in ("categorical", "ordinal")]
     for number in features:

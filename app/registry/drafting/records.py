@@ -20,7 +20,7 @@ LEAST = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """A table of records as texts, by column; an absent value is an empty text."""
+    """A table of records: for each column, the cells as texts. The text is empty where a value is absent."""
 
     columns: dict[str, list[str]]
     file: str
@@ -35,26 +35,29 @@ class Records:
         return len(next(iter(self.columns.values())))
 
     def column(self, name: str, what: str) -> list[str]:
-        """The texts of a column. Raises `ModelRefused`, which says what it is for (`what`), where there is none."""
+        """The cells of a column, as texts.
+
+        Raises `ModelRefused` where there is no such column; its message says for what (`what`) the column is needed.
+        """
         if name not in self.columns:
             raise ModelRefused(f'{self.file} has no column "{name}" for {what}; it has {", ".join(self.columns)}')
         return self.columns[name]
 
     def of(self, rows: list[int]) -> "Records":
-        """The records with these indices, in this order."""
+        """The records with the indices `rows`, in the order of `rows`."""
         columns = {name: [texts[i] for i in rows] for name, texts in self.columns.items()}
         return replace(self, columns=columns, lines=[self.lines[i] for i in rows] if self.lines else ())
 
     def place(self, record: int) -> str:
-        """Words for the place of a record, by its index, such as "line 3 of loans.csv"."""
+        """The place of the record with index `record` in its file, in words such as "line 3 of loans.csv"."""
         return f"line {self.lines[record]} of {self.file}" if self.lines else f"record {record} of {self.file}"
 
 
 def read_records(path: Path) -> Records:
     """The records in a CSV or Parquet file.
 
-    Raises `ModelRefused` where the file cannot be read, has no header, two columns of one name, or rows of different
-    lengths.
+    Raises `ModelRefused` where the file cannot be read or has no header, where two columns have one name, or where rows
+    have different lengths.
     """
     try:
         require_regular(path)

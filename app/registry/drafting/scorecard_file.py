@@ -52,7 +52,10 @@ def read(name: str, content: bytes) -> ModelFacts:
 
 
 def is_json(content: bytes) -> bool:
-    """Whether the bytes are a scorecard of the library toad in JSON: by feature, the points of its bins or levels."""
+    """Whether `content` is a scorecard of the library toad in JSON.
+
+    Such a scorecard maps each feature to a mapping from its bins or levels to points.
+    """
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):

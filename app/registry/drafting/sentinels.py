@@ -34,9 +34,9 @@ def sentinels(
 ) -> tuple[float | None, ...]:
     """The numbers that the model may read as missing values, the likeliest first; None stands for no such number.
 
-    Where only the training had missing values in a column, the draft asks which number of the records the model reads
-    as one; where only the records have some, it asks which number fills them. With scores (`scored`), these questions
-    need no answer.
+    There are two questions to the lender. If a column had missing values in training and has none in the records: which
+    number does the model read as missing? If it is the other way round: which number fills the missing values? Neither
+    needs an answer if `scored` is true, as scores then show it.
     """
     _fill(facts, features, columns, questions, scored=scored)
     if facts.saw_missing is None:

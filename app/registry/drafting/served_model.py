@@ -29,7 +29,7 @@ ADDRESSES = "/v2/models/NAME/infer (Open Inference Protocol v2) or /invocations 
 
 
 def read(url: str, trust: Trust) -> ModelFacts:
-    """What a model server says about its model; `url` is the address to which records are posted.
+    """The facts that a model server states about its model; `url` is the address to which records are posted.
 
     Raises `ModelRefused` where the address is of no known protocol, its host is not allowed, or the server does not
     describe the model; `ModelUnavailable` where the server cannot be reached.

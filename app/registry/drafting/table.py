@@ -30,10 +30,11 @@ PERCENT = "percent"
 def columns_of(
     records: Records, facts: ModelFacts, questions: Questions, *, left_out: Collection[str | None], scored: bool
 ) -> dict[str, Column]:
-    """By name, the columns of the records that may be features: all but those in `left_out`.
+    """The columns of the records that may be features, by name: all columns except those in `left_out`.
 
-    Columns of percentages become shares where the model takes shares: the lender is asked, unless scores can show it
-    (`scored`). Raises `ModelRefused` where a column of numbers has other texts, or the table has two decimal marks.
+    The model may take shares where a column has percentages. The lender is asked, unless scores can show it (`scored`);
+    the column is then converted. Raises `ModelRefused` where a column of numbers has other texts, or the table has two
+    decimal marks.
     """
     levels = {
         name: {level for level in facts.levels.get(name, ()) if level is not None}

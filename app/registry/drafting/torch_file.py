@@ -16,7 +16,9 @@ WEIGHTS = "weights.safetensors"
 
 
 def read(name: str, content: bytes) -> ModelFacts:
-    """The facts that a PyTorch state dict states; in their `content`, the arrays have the names that the service knows.
+    """The facts that a PyTorch state dict states.
+
+    The `content` of the facts is the same state dict with the array names that the service expects.
 
     Raises `ModelRefused` where the file holds anything but dense layers in one chain.
     """

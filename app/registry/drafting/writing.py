@@ -23,7 +23,7 @@ HEAD = "# Drafted from the records and the model. Comments that end with ? ask f
 
 
 def manifest_text(head: Mapping[str, Any], comments: Mapping[str, str], features: Sequence[FeatureDraft]) -> str:
-    """The text of a manifest: the keys of `head`, each with its comment in `comments`, and then the features."""
+    """The text of a manifest: first the keys of `head`, with their comments in `comments`, then the features."""
     lines = [HEAD]
     for key, value in head.items():
         line, comment = f"{key}: {_flow(value)}", comments.get(key)
@@ -43,7 +43,10 @@ def manifest_text(head: Mapping[str, Any], comments: Mapping[str, str], features
 
 @contextmanager
 def whole(directory: Path, names: Iterable[str]) -> Iterator[None]:
-    """Where its body fails, remove the files with these `names` that the body wrote, and the directory if it is new.
+    """Context manager: after an error in its body, remove the files that the body wrote, and a new directory.
+
+    `names` are the names of all files that the body may write. The directory is removed only if it did not exist
+    before.
 
     Raises `ModelRefused` where a file cannot be written, such as on a full disk.
     """
@@ -82,7 +85,10 @@ def _flow(value: Any) -> str:
 
 
 def write_reference(path: Path, columns: Mapping[str, Sequence[str]]) -> None:
-    """Write columns of texts as a CSV, with quotation marks if a cell begins or ends with a space."""
+    """Write a table as CSV; `columns` has the cells of each column as texts.
+
+    All cells get quotation marks if one of them begins or ends with a space.
+    """
     with path.open("w", encoding="utf-8", newline="") as file:
         blank = [set(texts) for texts in columns.values() if re.search(r"\s", "".join(texts))]
         spaced = any(text != text.strip() for texts in blank for text in texts)
