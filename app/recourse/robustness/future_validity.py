@@ -201,6 +201,15 @@ def withstands(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share:
     return int(enough.cumprod().sum())
 
 
+def stressed_share(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"]) -> float:
+    """Smallest share over the stresses of models of the search set that accept a raw row, all strengths together."""
+    assert problem.futures is not None
+    stress = problem.futures.stressed_search
+    assert stress is not None
+    accepted = stress.accepted(stress.models.scores_raw(row_raw[None]))[0, :, -1]
+    return float(accepted.min() / stress.counted[-1])
+
+
 def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) -> PlanFutureCertificate | None:
     """The joint certificate of raw rows by the held-back future models; None without future models.
 
