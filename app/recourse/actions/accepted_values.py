@@ -21,9 +21,9 @@ class AcceptedValues(AnswerPart):
 
 
 def phrase_of(accepted: AcceptedValues | None, phrases: Phrases) -> str:
-    """The phrase that asks the applicant to state a missing value; it has places for the values that are accepted.
+    """The phrase that asks the applicant to state a missing value, with ``{places}`` for the accepted values.
 
-    Where `accepted` is None, it names no values.
+    The phrase names no accepted values where `accepted` is None.
     """
     if accepted is None:
         return phrases.state
@@ -37,6 +37,6 @@ def phrase_of(accepted: AcceptedValues | None, phrases: Phrases) -> str:
 
 
 def either(names: Sequence[str], phrases: Phrases) -> str:
-    """The names joined as alternatives in the language of `phrases`: "A, B or C"."""
+    """The `names` joined as alternatives in the language of `phrases`: "A, B or C"."""
     *others, last = names
     return fill(phrases.either, {"from": ", ".join(others), "to": last}) if others else last

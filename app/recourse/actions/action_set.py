@@ -88,26 +88,27 @@ class ActionSet:
         return self.constraints.max_changes
 
     def levels(self, g: int) -> tuple[int, ...]:
-        """Indices of the levels that a feature `g` with levels may take, the applicant's own included; ascending."""
+        """Ascending indices of the legal levels of the feature in column `g`, with the applicant's own level."""
         return self.restricted.get(g) or tuple(range(int(self.lower_raw[g]), int(self.upper_raw[g]) + 1))
 
     @property
     def has_holes(self) -> bool:
-        """Whether some ordinal feature may not take every level between its lowest and its highest legal one."""
+        """Whether some ordinal feature has an illegal level between its lowest and its highest legal level."""
         return any(not self.space.features[j].is_group for j in self.restricted)
 
     @property
     def is_coupled(self) -> bool:
-        """Whether the set has limits other than ranges of single features and a cap on the number of changes.
+        """Whether some limit joins several features, or leaves out levels of an ordinal feature.
 
-        Such limits are rules, time that changes share, levels left out, and a cap that counts changes already made.
+        Limits that count are rules, a time that all changes share, levels left out, and a largest number of changes of
+        which some are already made. A largest number of changes alone does not count.
         """
         counts_begun = bool(self.begun) and self.max_changes is not None
         return bool(self.rules) or self.clock.is_shared or self.has_holes or counts_begun
 
     @property
     def has_gaps(self) -> bool:
-        """Whether some number without a lattice may not change by less than a least amount."""
+        """Whether some number without a lattice has a least change, so that values close to its own are illegal."""
         open_ends = (self.below_raw < self.factual_raw) | (self.above_raw > self.factual_raw)
         return bool((open_ends & (self.step_raw == 0.0)).any())
 
@@ -120,11 +121,15 @@ class ActionSet:
 
     @property
     def is_box(self) -> bool:
-        """Whether the set is a product of intervals: without steps between numbers, gaps, categories, rules or cap."""
+        """Whether the set is a product of intervals.
+
+        It is not with a lattice, categories, a least change, rules, a time that changes share, or a largest number of
+        changes.
+        """
         return not (self.step_raw.any() or self.has_gaps or self.is_coupled or self.max_changes is not None)
 
     def limits(self) -> list[list[Limit]]:
-        """The limits on each feature, in column order; an empty list for a value that advice never changes."""
+        """The limits on each feature, in column order; a feature that advice never changes has an empty list."""
         pairs = zip(self.space.features, self.factual_raw.tolist(), strict=True)
         return [limits_of(feature, fact, self._asked) for feature, fact in pairs]
 
@@ -143,28 +148,29 @@ class ActionSet:
         return Range(lower, below, above, upper, self.restricted.get(j))
 
     def frozen(self, features: Iterable[int]) -> "ActionSet":
-        """The action set in which the features with these indices do not change."""
+        """A copy of this action set in which the `features` with these column indices do not change."""
         facts = {j: float(self.factual_raw[j]) for j in features}
         return self.ranged({j: Range(fact, fact, fact, fact) for j, fact in facts.items()}) if facts else self
 
     def ranged(self, others: Mapping[int, Range]) -> "ActionSet":
-        """The action set in which the features with the indices in `others` have the ranges given there."""
+        """A copy of this action set with new ranges for some features; `others` has each new range by column index."""
         ends = np.array([self.lower_raw, self.below_raw, self.above_raw, self.upper_raw])
         ends[:, list(others)] = ends_of(others.values())
         levels = {**self.restricted, **{j: one.levels for j, one in others.items()}}
         return replace(self, **arrays_within(self.space, ends, levels))
 
     def without_horizon(self) -> "ActionSet":
-        """The action set of the same person without a limit of time."""
+        """A copy of this action set in which changes may take any time."""
         timing = replace(self.timing, horizon_months=None)
         wider = replace(self, timing=timing, clock=clock(self.space.features, self.factual_raw, timing))
         ranges = ranges_of_all(self.space, self.factual_raw, replace(self._asked, months=wider.clock.months))
         return replace(wider, **arrays_of(self.space, ranges))
 
     def opened(self, rows_raw: Float[np.ndarray, "n p"]) -> "ActionSet":
-        """This set, with every value of the schema legal for immovable features that `rows_raw` change.
+        """A copy of this action set that lets immovable features change where `rows_raw` change them.
 
-        It serves to sample decisions around records that are not legal counterfactuals.
+        Such a feature may take every value of the schema. The copy serves to sample decisions around records that are
+        not legal counterfactuals.
         """
         fixed = np.flatnonzero(~self.movable & (rows_raw != self.factual_raw).any(axis=0)).tolist()
         whole: dict[int, Range] = {}
@@ -194,7 +200,7 @@ class ActionSet:
         return np.asarray(mask)
 
     def keeps_rules(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Mask of the raw rows that break none of the model's rules."""
+        """Mask of the raw rows that keep all rules of the model."""
         every = np.ones(len(rows_raw), dtype=bool)
         return np.logical_and.reduce([every, *(rule.holds(rows_raw) for rule in self.rules)])
 
@@ -208,7 +214,10 @@ class ActionSet:
         return mask
 
     def each_is_legal(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
-        """Mask of the values that may be proposed, or are the person's own, each judged without the rest of its row."""
+        """Mask, per row and feature, of the legal values: the person's own, and those that may be proposed.
+
+        Each value is judged without the rest of its row.
+        """
         same = rows_raw == self.factual_raw
         legal = (rows_raw >= self.lower_raw) & (rows_raw <= self.upper_raw) & self.movable
         legal &= (rows_raw <= self.below_raw) | (rows_raw >= self.above_raw)
@@ -220,10 +229,11 @@ class ActionSet:
         return np.asarray(same | legal)
 
     def snap(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """Rows with each value moved to the nearest one in the range of its feature that may be proposed.
+        """Rows with each value moved to the nearest legal value of its feature.
 
         A category that may not be proposed becomes the person's own, and so does a missing value or special code.
-        Rules, the time that changes share, and the cap on the number of changes are ignored; `contains` checks them.
+        Limits that join features are ignored: rules, the time that changes share, and the largest number of changes.
+        `contains` checks these.
         """
         if self.space.states_raw.size:
             rows_raw = np.where(self.space.in_state(rows_raw), self.factual_raw, rows_raw)
@@ -232,10 +242,10 @@ class ActionSet:
     def round(
         self, rows_raw: Float[np.ndarray, "n p"], *, toward_raw: Float[np.ndarray, "n p"] | None = None
     ) -> Float[np.ndarray, "n p"]:
-        """Rows with each number rounded to the nearest one that may be proposed, or the next one towards `toward_raw`.
+        """Rows with each number rounded to a value that may be proposed, within the range of its feature.
 
-        Without `toward_raw`, and where it has the same number, the nearest one is taken. Values equal to the factual
-        stay. Numbers do not leave their ranges, because the ends of these lie on the lattice.
+        A number is rounded towards the number in the same place of `toward_raw`. It is rounded to the nearest value
+        without `toward_raw`, and where both numbers are equal. Values equal to the factual stay.
         """
         fact, toward, lattices = self.factual_raw, rows_raw if toward_raw is None else toward_raw, self._lattices
         changed = rows_raw != fact
@@ -281,8 +291,8 @@ class ActionSet:
     def finished(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """Rows in which each changed number that stops just short of the end of its range is moved to that end.
 
-        What is left to the end would be less than a change worth advising: who pays back all but 1 EUR pays that too.
-        Rows stay as they are where `least_share` is 0.
+        Just short means closer to the end than the least change worth advising: who pays back all but 1 EUR pays that
+        too. Rows stay as they are where `least_share` is 0.
         """
         if self.least_share == 0.0:
             return rows_raw
@@ -312,16 +322,16 @@ class ActionSet:
         return sum(self.space.features[j].provide_cost for j in self.given) + sum(self.begun.values())
 
     def amounts(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """Distance that the person moves each feature, in spreads; 1 for another category.
+        """Distance that the person moves each feature from the factual, in spreads; 1 for another category.
 
-        What time changes by itself counts 0. A spread is ``space.scale_raw``, one unit of the encoded column.
+        A feature that time moves counts 0. A spread is ``space.scale_raw``, one unit of the encoded column.
         """
         return amounts(self.space, np.where(self.clock.passive, 0.0, np.abs(rows_raw - self.factual_raw)))
 
     def cost(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Cost of each raw row: its weighted L1 distance to the factual in encoded units.
 
-        Another category counts 1, and what time changes by itself 0.
+        Another category counts 1; a feature that time moves counts 0.
         """
         return self.cost_of(self.amounts(rows_raw))
 
@@ -330,11 +340,11 @@ class ActionSet:
         return cost(amounts, self.weights, self._paid)
 
     def changed(self, rows_raw: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "n"]:
-        """Number of features that the person changes in each row, without those that time changes."""
+        """Number of features in each row that the person changes; a feature that time moves does not count."""
         return self._changes(rows_raw).sum(axis=1)
 
     def changes(self, row_raw: Float[np.ndarray, "p"]) -> tuple[int, ...]:
-        """Indices of the features that the person changes in the row, without those that time changes."""
+        """Column indices of the features that the person changes in one row, without features that time moves."""
         return tuple(np.flatnonzero(self._changes(row_raw[None])[0]).tolist())
 
     def _changes(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
@@ -356,12 +366,13 @@ def action_set(
     least_share: float = 0.0,
     wishes: Wishes | None = None,
 ) -> ActionSet:
-    """The action set of one applicant.
+    """Build the action set of one applicant.
 
     Parameters
     ----------
-    valid_months : months that an answer may take where `timing` sets no horizon
-    least_share : share by which a number changes at least by default: `advice_ranges.LEAST_SHARE`, or 0 for any change
+    valid_months : months within which all changes must fit where `timing` sets no horizon
+    least_share : smallest change of a number where no least change is stated, as a share of the number and of its
+        spread: `advice_ranges.LEAST_SHARE`, or 0 for any change
 
     Raises
     ------

@@ -54,7 +54,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The legal values of one feature: the person's own, from `lower` to `below`, and from `above` to `upper`."""
+    """The legal values of one feature: the person's own, `lower` to `below`, and `above` to `upper`."""
 
     lower: float
     below: float
@@ -73,7 +73,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The limits that a request adds to those of the schema: constraints, exclusions, time and a least change."""
+    """What a request asks that limits single features: constraints, exclusions, time and a least change."""
 
     constraints: Constraints = field(default_factory=Constraints)
     exclude: Exclude = field(default_factory=Exclude)
@@ -86,7 +86,7 @@ class Asked:
 
 
 def limits_of(feature: Feature, fact: float, asked: Asked) -> list[Limit]:
-    """Every limit on a feature that has the raw value `fact` now; empty where advice never changes that value."""
+    """Every limit on a feature of a person whose raw value is `fact`; empty where advice never changes that value."""
     if is_still(feature, fact):
         return []
     constraints, distance = asked.constraints, distance_within(feature, asked.months)
@@ -168,8 +168,8 @@ def _excluded(feature: Feature, fact: float, exclude: Exclude) -> list[Limit]:
 def is_still(feature: Feature, fact: float) -> bool:
     """Whether advice never changes the raw value `fact` of a feature.
 
-    That is so where the feature is fixed, or the value is missing or a special code; but a missing category that the
-    person can provide may change.
+    It never does where the feature is fixed, or `fact` is missing or a special code. A missing category that the person
+    can provide may change.
     """
     missing_category = feature.is_group and feature.missing is not None and fact == len(feature.categories)
     missing_category &= not feature.provide
@@ -179,15 +179,15 @@ def is_still(feature: Feature, fact: float) -> bool:
 def least_worth(feature: Feature, fact: float, share: float) -> float:
     """The smallest change of a number that is worth advising, in raw units, where no least change is stated.
 
-    It is the larger of `share` of the spread and `share` of the person's own value `fact`, the latter at most
-    `MOST_OF_SPREAD` of the spread.
+    It is ``share * spread`` or ``share * abs(fact)``, whichever is larger; `fact` is the person's own value. The latter
+    product counts as at most `MOST_OF_SPREAD` of the spread.
     """
     spread = feature.spread or feature.scale or 1.0
     return max(share * spread, min(share * abs(fact), MOST_OF_SPREAD * spread))
 
 
 def range_of(feature: Feature, fact: float, limits: Sequence[Limit]) -> Range:
-    """The range of a feature that keeps all of `limits`; without limits, only its present raw value `fact`."""
+    """The range of a feature that keeps all of `limits`; without limits, only the person's own raw value `fact`."""
     still = Range(fact, fact, fact, fact)
     if not limits:
         return still
@@ -211,12 +211,12 @@ def range_of(feature: Feature, fact: float, limits: Sequence[Limit]) -> Range:
 
 
 def range_without(feature: Feature, fact: float, limits: Sequence[Limit], name: str) -> Range:
-    """The range of a feature that keeps all of `limits` but those of the request that are called `name`."""
+    """The range of a feature without the request's own limits of this `name`; all other `limits` hold."""
     return range_of(feature, fact, [limit for limit in limits if not (limit.asked and limit.name == name)])
 
 
 def proposed_levels(feature: Feature, fact: int) -> list[int]:
-    """Indices of the levels that advice may propose to a person with level `fact`, and `fact` itself; ascending."""
+    """Ascending indices of the levels that advice may propose, and of the person's own level `fact`."""
     names = feature.advice.categories
     # Without the missing category, which comes after the others.
     advised = range(len(feature.categories) or len(feature.levels))
@@ -252,13 +252,14 @@ def lattice_point(tick: float, anchor: float, step: float) -> float:
 
 
 class Lattices:
-    """The lattices of several features: the numbers a whole number of steps from an anchor. A step is called a tick.
+    """The lattices of several features; a lattice is the numbers that lie a whole number of steps from an anchor.
 
-    Where a feature has no lattice, a tick is one raw unit.
+    A tick is a distance from the anchor in steps. For a feature without a lattice, a step is one raw unit.
 
     Parameters
     ----------
-    step, anchor : of each feature, distance between two points of its lattice (0 for no lattice), and one of the points
+    step : (p,), distance between neighbouring points of each feature's lattice, in raw units; 0 for no lattice
+    anchor : (p,), one point of each feature's lattice
     """
 
     def __init__(self, step: Float[np.ndarray, "p"], anchor: Float[np.ndarray, "p"]) -> None:
@@ -278,12 +279,18 @@ class Lattices:
     def apart(
         self, values_raw: Float[np.ndarray, "*n p"], ticks: Float[np.ndarray, "*n p"], points: Float[np.ndarray, "*n p"]
     ) -> Bool[np.ndarray, "*n p"]:
-        """Mask of the raw numbers that lie farther from their lattice `points`, at `ticks`, than rounding explains."""
+        """Mask of the raw numbers that lie off the lattice by more than rounding explains.
+
+        Parameters
+        ----------
+        ticks : whole number of steps from the anchor to the lattice point nearest to each raw number
+        points : that lattice point as a raw number
+        """
         return np.asarray(np.abs(values_raw - points) > tick_slack(ticks) * self._unit)
 
 
 def tick_slack(ticks: np.ndarray | float) -> np.ndarray:
-    """Largest distance of each tick from a whole number that counts as rounding, in steps; it grows with the tick."""
+    """How far each tick may lie from a whole number and still count as whole, in steps; grows with the tick."""
     return np.asarray(TICK + ROUNDING * np.abs(ticks))
 
 
@@ -310,7 +317,7 @@ def _within(fact: float, limit: MaxChange) -> tuple[float, float]:
 
 
 def bounds_of(feature: Feature, constraints: Constraints) -> tuple[float, float]:
-    """Lower and upper bound of the request for a feature, as raw numbers; infinite where it sets none."""
+    """The lower and the upper bound that `constraints` set for a feature, as raw numbers; infinite for no bound."""
     bounds = constraints.bounds.get(feature.name, Bounds())
     return (
         -math.inf if bounds.min is None else number_of(feature, bounds.min),
@@ -319,7 +326,7 @@ def bounds_of(feature: Feature, constraints: Constraints) -> tuple[float, float]
 
 
 def limits_of_value(feature: Feature, constraints: Constraints) -> tuple[float, float]:
-    """Lowest and highest raw number that the schema, its advice and the bounds of the request allow for a feature."""
+    """The lowest and the highest raw number of a feature within its schema, its advice and the request's bounds."""
     low, high = feature.range_raw
     advice = feature.advice if feature.is_number else Advice()
     bounds = bounds_of(feature, constraints)
@@ -328,30 +335,30 @@ def limits_of_value(feature: Feature, constraints: Constraints) -> tuple[float, 
 
 
 def number_of(feature: Feature, value: float | str) -> float:
-    """The raw number of a bound on a feature: the number itself, or the index of the level that the bound names."""
+    """The raw number of a bound on a feature: the bound itself, or the index of the level that the bound names."""
     return float(value) if feature.is_number else float(feature.levels.index(value))
 
 
 def ends_of(ranges: Iterable[Range]) -> Float[np.ndarray, "4 k"]:
-    """`lower`, `below`, `above` and `upper` of each range."""
+    """The four ends of each range, as rows `lower`, `below`, `above` and `upper` with a column per range."""
     ends = np.array([(one.lower, one.below, one.above, one.upper) for one in ranges], dtype=float)
     return np.ascontiguousarray(ends.reshape(-1, 4).T)
 
 
 def arrays_of(space: FeatureSpace, ranges: Sequence[Range]) -> dict[str, Any]:
-    """The fields of an `ActionSet`, by name, that hold the ranges and lattices of all features."""
+    """The fields of an `ActionSet` that depend on ranges, by field name; `ranges` has one range per feature."""
     return arrays_within(space, ends_of(ranges), {j: one.levels for j, one in enumerate(ranges)})
 
 
 def arrays_within(
     space: FeatureSpace, ends: Float[np.ndarray, "4 p"], levels: Mapping[int, tuple[int, ...] | None]
 ) -> dict[str, Any]:
-    """`arrays_of` ranges whose ends are known.
+    """The fields of an `ActionSet` that depend on ranges, by field name, from the ends of the ranges.
 
     Parameters
     ----------
-    ends : as from `ends_of`, of all features
-    levels : those of features of which not all from `lower` to `upper` are possible; None where they are
+    ends : (4, p), as from `ends_of`
+    levels : by column index, the legal levels of a feature; None where all levels from `lower` to `upper` are legal
     """
     lower, below, above, upper = ends
     movable = lower != upper

@@ -32,10 +32,10 @@ class _Begun:
 
 
 def beginnings(actions: ActionSet) -> list[ActionSet]:
-    """Action sets of the person who has made the changes that the request must include: one for each way to make them.
+    """Action sets that begin where the person has made the changes that the request must include.
 
-    There are at most `MOST`. Empty where one of these changes is impossible; `actions` alone where the request includes
-    none.
+    There is one for each combination of ways to make these changes, at most `MOST`. The list is empty where some
+    included change is impossible. It has `actions` alone where the request includes no change.
     """
     options = [_options(actions, j, to) for j, to in actions.included.items()]
     return [_begun(actions, chosen) for chosen in islice(product(*options), MOST)]

@@ -59,11 +59,11 @@ def check_constraints(
     *,
     weights_at: str = "/cost_weights",
 ) -> None:
-    """Check that constraints and weights fit a model, for any applicant.
+    """Check that constraints and cost weights fit a model, whoever the applicant is.
 
     Parameters
     ----------
-    weights_at : JSON pointer of the weights in the caller's input; constraints stand in ``/constraints``
+    weights_at : JSON pointer to the weights in the caller's input; the constraints are at ``/constraints``
 
     Raises
     ------
@@ -81,9 +81,9 @@ def check_constraints(
 
 
 def constraint_faults(space: FeatureSpace, constraints: Constraints) -> tuple[list[Fault], list[Fault]]:
-    """Faults of constraints that do not fit a model, and faults of constraints that loosen the limits of the model.
+    """Two lists of faults of constraints: those that do not fit the schema, and those that loosen the model's limits.
 
-    Pointers of faults lead into the constraints.
+    The pointer of each fault is relative to `constraints`.
     """
     invalid: list[Fault] = []
     clashes: list[Fault] = []
@@ -156,7 +156,10 @@ def _change_faults(feature: Feature, limit: MaxChange | float) -> list[tuple[str
 
 
 def weight_faults(space: FeatureSpace, weights: Mapping[str, float]) -> list[Fault]:
-    """Faults of cost weights that belong to no feature or lie outside their limits; pointers lead into `weights`."""
+    """The fault of each cost weight that has no feature or lies outside `CHEAPEST` to `DEAREST`.
+
+    The pointer of each fault is relative to `weights`.
+    """
     faults: list[Fault] = []
     for name, weight in weights.items():
         pointer = f"/{escape(name)}"
@@ -168,13 +171,16 @@ def weight_faults(space: FeatureSpace, weights: Mapping[str, float]) -> list[Fau
 
 
 def unknown_feature(space: FeatureSpace, name: str, pointer: str) -> Fault:
-    """The fault of a name that has no column: it is no feature, or a derived one, which is never set by itself."""
+    """The fault of a name in a request that is no feature, or that is a derived feature.
+
+    A request sets no derived feature: it follows from others.
+    """
     others = "is not a feature of this model; the features are " + ", ".join(space.names)
     return derived_feature(space, name, pointer) or Fault(pointer, others)
 
 
 def derived_feature(space: FeatureSpace, name: str, pointer: str) -> Fault | None:
-    """The fault of a request that names the derived feature `name`; None where it is no derived feature."""
+    """The fault of a request that names the derived feature `name`; None where `name` is no derived feature."""
     formula = space.derived and space.derived.formulas.get(name)
     return Fault(pointer, f"is derived, from {' and '.join(formula.names)}: name these instead") if formula else None
 

@@ -12,7 +12,7 @@ from app.recourse.features import MISSING, Feature
 
 
 def impossible(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> list[str]:
-    """Sentences that say which rows, counted from 1, break the model's own actionability or rules.
+    """Sentences that say which rows break the model's own actionability or rules; the first row is row 1.
 
     Constraints of the request do not count. Sentences do not name protected features.
     """

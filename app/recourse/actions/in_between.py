@@ -20,9 +20,10 @@ Made: TypeAlias = frozenset[int]
 
 
 def combined(actions: ActionSet, row_raw: Float[np.ndarray, "p"], changed: Sequence[int]) -> list[Made]:
-    """The sets of some but not all of the `changed` features of a record, as feature indices; smaller sets first.
+    """Sets of feature indices: for a record with `changed` features, each set that has some but not all of them.
 
-    Where more than `MOST` features change, only the sets of the 1, 2, ... most expensive changes are returned.
+    Smaller sets come first. Where more than `MOST` features change, there is one set of each size: the features whose
+    changes cost most.
     """
     if len(changed) <= MOST:
         return [frozenset(some) for k in range(1, len(changed)) for some in combinations(changed, k)]
@@ -32,7 +33,10 @@ def combined(actions: ActionSet, row_raw: Float[np.ndarray, "p"], changed: Seque
 
 
 def rows_between(actions: ActionSet, row_raw: Float[np.ndarray, "p"], some: Sequence[Made]) -> Float[np.ndarray, "n p"]:
-    """The raw row of the person after each set (in `some`) of the changes that lead to `row_raw`."""
+    """For each set of features in `some`, the raw row in which only these have the values of `row_raw`.
+
+    The other features have the person's own values. Where time has passed in `row_raw`, it passes here, too.
+    """
     fact, passive = actions.factual_raw, actions.clock.passive
     rows = np.repeat(fact[None], len(some), axis=0)
     for row, made in zip(rows, some, strict=True):

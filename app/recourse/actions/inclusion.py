@@ -28,11 +28,12 @@ def check_inclusion(
     Parameters
     ----------
     ranges, limits : legal range and limits of each feature, in column order
-    each_is_legal : says of each value in raw rows whether it may be proposed; see `ActionSet.each_is_legal`
+    each_is_legal : takes raw rows and returns, for each value, whether it is legal; see `ActionSet.each_is_legal`
 
     Raises
     ------
-    InvalidRequest : the applicant cannot make some change; it has every fault, with pointers into ``/must_include``
+    InvalidRequest : the applicant cannot make some change; the error has a fault for each, with a pointer into
+        ``/must_include``
     """
 
     def faults() -> Iterator[Fault]:

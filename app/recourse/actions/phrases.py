@@ -9,7 +9,7 @@ from app.recourse.input_part import InputPart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phrases(InputPart):
-    """Whole sentences with places for words, so that a language keeps its own order; English by default.
+    """The sentences and words of one language, with ``{places}`` for what varies; English by default.
 
     ``{name}`` is the feature inside a sentence and ``{Name}`` at the beginning of one, ``{from}`` and ``{to}`` are
     values with their units, ``{time}`` is a number of months.
@@ -63,5 +63,5 @@ ENGLISH = Phrases()
 
 
 def fill(phrase: str, words: Mapping[str, str]) -> str:
-    """The phrase with a word in each ``{place}`` that `words` has; other places stay as they are."""
+    """The phrase with each ``{place}`` replaced by the word that `words` has for it; others stay as they are."""
     return re.sub(r"\{(\w+)\}", lambda place: words.get(place[1], place[0]), phrase)

@@ -21,7 +21,9 @@ BESIDE = 0.01
 
 
 def provided(actions: ActionSet, *, but: Collection[int] = ()) -> ActionSet | None:
-    """The action set after the person provides each missing number that can be provided; None without such a number.
+    """The action set of the person once every missing number that can be provided has been provided.
+
+    None where there is no such number. A typical value stands for what the person will state, or the included one.
 
     Parameters
     ----------
@@ -53,9 +55,9 @@ def provided(actions: ActionSet, *, but: Collection[int] = ()) -> ActionSet | No
 
 
 def providing(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> ActionSet:
-    """The action set after the person provides those missing numbers that all of `rows_raw` provide.
+    """The action set of the person once the missing numbers that have a value in all of `rows_raw` are provided.
 
-    It is `actions` itself where the rows provide none.
+    It is `actions` itself where the rows provide no missing number.
     """
     other = provided(actions, but=np.flatnonzero(actions.space.in_state(rows_raw).any(axis=0)).tolist())
     return actions if other is None else other

@@ -11,7 +11,7 @@ from app.recourse.actions.sentences import name_text
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """A constraint of the request without which more records are legal, and the action set without it."""
+    """One constraint of the request, and the larger action set without it."""
 
     constraint: str
     feature: str | None
@@ -22,9 +22,9 @@ class Relaxed:
 
 
 def relaxed(actions: ActionSet) -> Iterator[Relaxed]:
-    """Each constraint of the request whose removal makes more records legal, with the action set without it.
+    """Each constraint of the request that rules out records by itself, with the action set without it.
 
-    The time limit that follows from an answer's validity counts as one; limits that the lender sets never do.
+    A time limit that follows from an answer's validity counts as a constraint. Limits that the lender sets do not.
     """
     if actions.beginning is not None:
         for one in relaxed(actions.beginning):
@@ -58,7 +58,10 @@ def _begun_like(actions: ActionSet, others: ActionSet) -> ActionSet:
 
 
 def without_inclusion(actions: ActionSet) -> Iterator[Relaxed]:
-    """For each included change that has been made in `actions`, the action set in which the person need not make it."""
+    """For each included change that is already made in `actions`, the action set without this change.
+
+    In it, the person may make the change but need not.
+    """
     before = actions.beginning
     if before is None:
         return

@@ -53,9 +53,10 @@ class LinearRule:
         return np.asarray((np.abs(excess) if self.equality else excess) <= slack)
 
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
-        """For each movable number of the rule, the rows that break it, with this number set so that the rule holds.
+        """Rows repaired by one number: for each movable number of the rule, an item with all rows that break the rule.
 
-        Each item also has the direction in which to round each number, which is always 0: to the nearest.
+        In the rows of an item, this number is set so that the rule holds. An item also has the direction in which to
+        round each number, here always 0: to the nearest.
         """
         a = np.array(self.coefficients_raw)
         excess = rows_raw @ a - self.limit
@@ -69,7 +70,7 @@ class LinearRule:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A feature that a comparison reads, and the raw numbers of its states."""
+    """A feature that a comparison reads, and the raw numbers that stand for states of this feature."""
 
     name: str
     column: int
@@ -108,8 +109,8 @@ class Comparison:
 
         Parameters
         ----------
-        numbers : an `Arithmetic` that looks names up in `known`
-        known : value of each input, by name; values of derived features are added to it
+        numbers : an `Arithmetic` whose `name` reads from `known`
+        known : by name, the value of each feature in `inputs`; this method adds the values of derived features
         """
         for name, formula in self.formulas.items():
             known[name] = formula.over(numbers)
@@ -121,9 +122,9 @@ class Comparison:
         return np.logical_or.reduce(states) if states else np.zeros(len(rows_raw), dtype=bool)
 
     def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Mask of the rows in which the comparison is not false: it holds, or a missing value leaves it undecided.
+        """Mask of the rows in which the comparison is true or undecided.
 
-        A special code or NaN leaves it undecided, too.
+        A missing value, a special code or NaN leaves it undecided.
         """
         unknown = self.unknown(rows_raw)
         known: dict[str, Any] = {}
@@ -139,10 +140,10 @@ class Comparison:
         return np.asarray(unknown | np.isnan(excess) | holds)
 
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
-        """For each movable number, the rows in which the comparison is false, with this number moved so that it holds.
+        """Rows repaired by one number: for each movable number, an item with all rows where the comparison is false.
 
-        Newton's method moves the number, and may end before the comparison holds. Each item also has the direction in
-        which to round each number: -1, 1, or 0 for the nearest.
+        In the rows of an item, Newton's method has moved this number towards where the comparison is true; it may end
+        before. An item also has the direction in which to round each number: -1, 1, or 0 for the nearest.
         """
         rows_raw = rows_raw[~self.allows(rows_raw)]
         for one in self.inputs:
@@ -172,7 +173,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class LevelTest:
-    """The condition that the feature in `column` has one of some levels."""
+    """The condition that the feature in `column` has one of the `levels`."""
 
     column: int
     """Its column in a raw row."""
@@ -187,7 +188,7 @@ class LevelTest:
         return (self.column,)
 
     def negated(self) -> "LevelTest":
-        """The test that is true where this one is false; a missing category passes both."""
+        """The test that is true where this one is false; a missing category passes both tests."""
         missing = {level for level in self.levels if level >= self.count}
         return replace(self, levels=frozenset(range(self.count)) - self.levels | missing)
 
@@ -196,10 +197,10 @@ class LevelTest:
         return np.isin(rows_raw[:, self.column], list(self.levels))
 
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
-        """For each level that passes, the rows that fail the test, with the feature set to this level.
+        """Rows repaired by one level: for each level that passes, an item with all rows that fail the test.
 
-        There are no items where the feature is not movable. Each item also has the direction in which to round each
-        number, which is always 0: to the nearest.
+        In the rows of an item, the feature has this level. There are no items where the feature is not movable. An item
+        also has the direction in which to round each number, here always 0: to the nearest.
         """
         rows_raw = rows_raw[~self.allows(rows_raw)]
         for level in sorted(self.levels) if movable[self.column] else ():
@@ -210,7 +211,7 @@ class LevelTest:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """The condition that all of `parts` are true."""
+    """The condition that all `parts`, which are conditions, are true."""
 
     parts: "tuple[Condition, ...]"
 
@@ -219,13 +220,13 @@ class AllOf:
         return AnyOf(tuple(part.negated() for part in self.parts))
 
     def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Mask of the rows in which no part is false."""
+        """Mask of the rows in which every part is true or undecided."""
         return np.logical_and.reduce([part.allows(rows_raw) for part in self.parts])
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """The condition that at least one of `parts` is true."""
+    """The condition that at least one of the `parts`, which are conditions, is true."""
 
     parts: "tuple[Condition, ...]"
 
@@ -234,7 +235,7 @@ class AnyOf:
         return AllOf(tuple(part.negated() for part in self.parts))
 
     def allows(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Mask of the rows in which some part is not false."""
+        """Mask of the rows in which at least one part is true or undecided."""
         return np.logical_or.reduce([part.allows(rows_raw) for part in self.parts])
 
 
@@ -243,7 +244,7 @@ Condition: TypeAlias = Comparison | LevelTest | AllOf | AnyOf
 
 @dataclass(frozen=True, slots=True)
 class LogicRule:
-    """The rule that a condition is not false in a record."""
+    """The rule that its `condition` is true in a record, or undecided because of a missing value or special code."""
 
     text: str
     condition: Condition
@@ -254,14 +255,14 @@ class LogicRule:
         return tuple({column for part in parts_of(self.condition) for column in part.features})
 
     def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Mask of the rows that do not break the rule."""
+        """Mask of the rows in which the condition is true or undecided."""
         return self.condition.allows(rows_raw)
 
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
-        """The rows that break the rule, with one feature moved so that a part of the condition holds; one item per way.
+        """The repaired rows of each comparison and level test in the condition, from all rows that break the rule.
 
-        Parts are comparisons and level tests. Each item also has the direction in which to round each number: -1, 1, or
-        0 for the nearest.
+        In the rows of an item, one feature is moved so that one comparison or level test is true. An item also has the
+        direction in which to round each number: -1, 1, or 0 for the nearest.
         """
         rows_raw = rows_raw[~self.holds(rows_raw)]
         if len(rows_raw):
@@ -273,7 +274,7 @@ Rule: TypeAlias = LinearRule | LogicRule
 
 
 def parts_of(condition: Condition) -> Iterator[Comparison | LevelTest]:
-    """The comparisons and level tests that a condition is made of."""
+    """The comparisons and level tests in a condition, from left to right."""
     if isinstance(condition, AllOf | AnyOf):
         for part in condition.parts:
             yield from parts_of(part)

@@ -61,10 +61,14 @@ def changes(
     clock: Clock,
     accepted: Mapping[int, AcceptedValues] | None = None,
 ) -> tuple[FeatureChange, ...]:
-    """What differs between two raw rows, one item per feature, in the order of the schema.
+    """The features that differ between two raw rows, one item each, in the order of the schema.
 
-    Changes that time makes by itself are no advice: they come last, and are left out for protected features. `accepted`
-    has, by feature index, the values that the model accepts of a missing value that the person states.
+    Changes that time makes by itself come last, because they are no advice; those of protected features are left out.
+
+    Parameters
+    ----------
+    accepted : by feature index, the values with which the model accepts the record, for missing values that the person
+        states
     """
     months, total = clock.each(row_raw[None])[0], float(clock.total(row_raw[None])[0])
     by_time = clock.passive & ~clock.against(row_raw[None])[0]
@@ -110,13 +114,13 @@ def change_text(
     after_months: float | None = None,
     accepted: AcceptedValues | None = None,
 ) -> str:
-    """The sentence for one change: the manifest's own, or else one that is put together from `phrases`.
+    """The sentence for one change: the manifest's own, or else a sentence of `phrases`.
 
     Parameters
     ----------
     feature : the feature, with its words in the language of `phrases`
     after_months : months after which time has made the change by itself; None for a change that the person makes
-    accepted : values that the model accepts of a missing value that the person states
+    accepted : where the person states a missing value, the values that the model accepts
     """
     before_text, after_text = _texts(feature, before_raw, after_raw, phrases)
     words = {
@@ -176,7 +180,7 @@ def months_text(months: float, phrases: Phrases = ENGLISH, *, down: bool = False
 
     Parameters
     ----------
-    down : whether to round down instead, to at least a tenth, as for changes that have come by then
+    down : whether to round down instead, to at least a tenth; for changes that are complete by then
     """
     rounded = (max(math.floor(10.0 * months + 1e-6), 1) if down else math.ceil(10.0 * months - 1e-6)) / 10.0
     number = f"{rounded:g}".replace(".", phrases.decimal)
@@ -228,11 +232,11 @@ def _texts(feature: Feature, before_raw: float, after_raw: float, phrases: Phras
 def number_text(
     feature: Feature, number_raw: float, phrases: Phrases = ENGLISH, *, unlike_raw: float | None = None
 ) -> str:
-    """A raw number of a feature as it is written inside a sentence, rounded and with its unit.
+    """A raw number of a feature as a sentence shows it: rounded, with its unit.
 
     Parameters
     ----------
-    unlike_raw : another raw number, which the rounded number must not reach or cross
+    unlike_raw : another raw number; rounding must not make the first one equal to it or move it past it
     """
     number = _rounded(feature, number_raw)
     if unlike_raw is not None:
@@ -242,7 +246,7 @@ def number_text(
 
 
 def level_text(feature: Feature, level: RawValue, phrases: Phrases = ENGLISH) -> str:
-    """The name of a level for people: the manifest's own, else a word for true or false, or the level itself."""
+    """The name of a level for people: the manifest's own, else a word for true or false, else the level itself."""
     named = feature.level_names.get(feature.level_key(level))
     return named or ({True: phrases.is_true, False: phrases.is_false}[level] if isinstance(level, bool) else str(level))
 

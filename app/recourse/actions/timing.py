@@ -37,7 +37,7 @@ class Timing(InputPart):
 
 
 def distance_within(feature: Feature, months: float) -> float:
-    """Distance that a person can move a feature in `months`, in raw units or levels; -1 where no change is possible."""
+    """How far a person can move a feature in `months`, in raw units or levels; -1 where no change is possible."""
     left = months - feature.takes.months
     per = 0.0 if feature.is_group else _per_distance(feature)
     if left < -SLACK * months:
@@ -54,7 +54,7 @@ class Clock:
 
     Parameters
     ----------
-    months : how long an answer may take; infinite for no limit
+    months : time within which all changes must fit; infinite for no limit
     sequential : whether changes are made one after another
     """
 
@@ -102,7 +102,7 @@ class Clock:
         """Whether changes compete for the time, so that ranges of single features do not say what is possible."""
 
     def each(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """Months until each feature has its value in the row; 0 where it is unchanged, or time never brings it."""
+        """Months until each feature has its value in the row; 0 if it is unchanged, or never reached as time passes."""
         months = self._made(rows_raw)
         months[:, self._passive] = self._passed(rows_raw)
         return months
@@ -118,9 +118,9 @@ class Clock:
         return np.where(self._never(rows_raw), 0.0, passed)
 
     def against(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
-        """Mask of the values that time never brings, among features that it moves; false for other features.
+        """Mask, per row and feature, of values that time never brings to a feature that time moves.
 
-        Such values lie in the other direction, or are missing or special codes.
+        Such values lie in the other direction, or are missing or special codes. The mask is false for other features.
         """
         found = np.zeros(rows_raw.shape, dtype=bool)
         found[:, self._passive] = self._never(rows_raw)
@@ -134,24 +134,24 @@ class Clock:
         return np.asarray(found)
 
     def changes(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Months that the person's own changes in each row take: their sum if `sequential`, else the longest."""
+        """Months that the person's own changes take, per row: their sum if `sequential`, else the longest."""
         months = self._made(rows_raw)
         return np.asarray(months.sum(axis=1) if self.sequential else months.max(axis=1, initial=0.0))
 
     def total(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Months until the person has each record, through own changes and through time."""
+        """Months until the person has each record: until all own changes are made and time has brought its part."""
         if self.stands_still:
             return np.zeros(len(rows_raw))
         return np.maximum(self.changes(rows_raw), self._passed(rows_raw).max(axis=1, initial=0.0))
 
     def settled(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """The rows, in which features that time moves have the values at the end of the person's own changes."""
+        """The rows, with each feature that time moves as it is when the person's own changes are complete."""
         return self._after(rows_raw, self.changes(rows_raw)) if self._passive.size else rows_raw
 
     def waiting(self) -> Float[np.ndarray, "n p"]:
-        """Raw rows in which only time has passed, at most `months`, the nearest first.
+        """Raw rows in which only time has passed, for several times up to `months`; the shortest first.
 
-        No rows where time changes nothing, or `months` is infinite.
+        There are no rows where time changes nothing, or `months` is infinite.
         """
         if not self._passive.size or math.isinf(self.months):
             return np.empty((0, len(self._factual_raw)))
@@ -161,12 +161,15 @@ class Clock:
         return rows_raw[(rows_raw != self._factual_raw).any(axis=1)]
 
     def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Mask of the rows that can be reached within `months` and that keep pace with time (`keeps_pace`)."""
+        """Mask of the rows that the person reaches within `months`, and that also pass `keeps_pace`."""
         months = self.total(rows_raw)
         return np.asarray(months <= self.months * (1.0 + SLACK)) & self._shows(rows_raw, months)
 
     def keeps_pace(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Mask of the rows whose features that time moves have moved for as long as the row takes, or not at all."""
+        """Mask of the rows in which all features that time moves agree on the time passed, or none has moved.
+
+        The time passed is the `total` of the row.
+        """
         return self._shows(rows_raw, self.total(rows_raw))
 
     def _shows(self, rows_raw: Float[np.ndarray, "n p"], months: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
@@ -201,6 +204,6 @@ def _step(feature: Feature) -> float:
 def clock(
     features: Sequence[Feature], factual_raw: Float[np.ndarray, "p"], timing: Timing, valid_months: float = math.inf
 ) -> Clock:
-    """The clock of one applicant; without a horizon in `timing`, an answer may take `valid_months`."""
+    """Build the clock of one applicant; without a horizon in `timing`, changes must fit into `valid_months`."""
     months = valid_months if timing.horizon_months is None else timing.horizon_months
     return Clock(features, factual_raw, months, sequential=timing.sequential)

@@ -50,17 +50,17 @@ class Wishes(InputPart):
         return bool(self.must_include or self.exclude.features or self.exclude.changes or self.exclude.sets)
 
     def included(self) -> Iterator[tuple[str, float | str | bool | None]]:
-        """Each feature that must change, by name, and the value it must change to; None where any change will do."""
+        """Pairs: the name of each feature that must change, and the value it must change to; None for any change."""
         for one in self.must_include:
             yield (one, None) if isinstance(one, str) else (one.feature, one.to)
 
     def barred(self, space: FeatureSpace) -> tuple[tuple[int, ...], ...]:
-        """The sets of features that must not all change in one answer, as indices of columns of a raw row."""
+        """The excluded sets of features, as tuples of column indices: no answer changes all features of one set."""
         columns = [[space.index(name) for name in names] for names in self.exclude.sets]
         return tuple(tuple(sorted({j for j in one if j is not None})) for one in columns if None not in one)
 
     def included_raw(self, space: FeatureSpace) -> Mapping[int, float | None]:
-        """By column index, the raw number that a feature must change to; None where any change will do."""
+        """The raw number that each feature that must change has to change to, by column index; None for any change."""
         found: dict[int, float | None] = {}
         for name, to in self.included():
             j = space.index(name)
@@ -70,11 +70,12 @@ class Wishes(InputPart):
 
 
 def check_wishes(space: FeatureSpace, wishes: Wishes, constraints: Constraints) -> None:
-    """Check that wishes fit a model, the constraints and each other, for any applicant.
+    """Check that wishes fit a model, the constraints and each other, whoever the applicant is.
 
     Raises
     ------
-    InvalidRequest : the wishes do not fit; carries every fault, with pointers into ``/exclude`` and ``/must_include``
+    InvalidRequest : the wishes do not fit; the error has every fault, with pointers into ``/exclude`` and
+        ``/must_include``
     """
     faults = [*_exclude_faults(space, wishes.exclude), *_include_faults(space, wishes, constraints)]
     if faults:
@@ -135,6 +136,9 @@ def _change_faults(space: FeatureSpace, change: ChangeTo, pointer: str) -> Itera
 
 
 def excluded_values(feature: Feature, fact: float, exclude: Exclude) -> list[float]:
-    """Raw numbers that `exclude.changes` rules out for a feature, except `fact`, missing values and special codes."""
+    """Raw numbers to which `exclude.changes` forbids to change a feature.
+
+    The person's own value `fact`, missing values and special codes are left out.
+    """
     values = [feature.parse(one.to) for one in exclude.changes if one.feature == feature.name]
     return [value for value in values if value != fact and value not in feature.states_raw]

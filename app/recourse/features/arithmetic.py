@@ -10,16 +10,19 @@ from jaxtyping import Float
 
 @runtime_checkable
 class Arithmetic(Protocol):
-    """A kind of number in which formulas are evaluated: it makes and compares numbers that have Python's operators."""
+    """What a kind of number must provide so that formulas can be computed with it.
+
+    The numbers themselves have Python's arithmetic operators.
+    """
 
     def constant(self, value: float) -> Any:
-        """The number for a constant `value` in a formula."""
+        """The number of this kind that stands for the constant `value` in a formula."""
 
     def name(self, name: str) -> Any:
-        """The value of the feature `name`."""
+        """The number of this kind that stands for the feature `name` in a formula."""
 
     def level(self, name: str, numbers: tuple[float, ...]) -> Any:
-        """The entry of `numbers` at the level of the feature `name`."""
+        """The entry of `numbers` whose index is the level of the feature `name`."""
 
     def lesser(self, one: Any, other: Any) -> Any:
         """The smaller of two numbers; `one` where they are equal."""
@@ -32,7 +35,7 @@ class Arrays:
     values: Mapping[str, Float[np.ndarray, "*n"]]
 
     def constant(self, value: float) -> Any:
-        """`value` as a scalar of numpy, which divides by zero without an error."""
+        """`value` as a numpy scalar, so that a division by zero raises no error."""
         return np.float64(value)
 
     def name(self, name: str) -> Any:
@@ -40,7 +43,7 @@ class Arrays:
         return np.asarray(self.values[name], dtype=float)
 
     def level(self, name: str, numbers: tuple[float, ...]) -> Any:
-        """The entry of `numbers` at each record's level of the feature `name`."""
+        """For each record, the entry of `numbers` whose index is the level of the feature `name`."""
         return np.array(numbers)[np.asarray(self.values[name]).astype(np.intp)]
 
     def lesser(self, one: Any, other: Any) -> Any:
@@ -50,7 +53,7 @@ class Arrays:
 
 @dataclass(frozen=True, slots=True)
 class Sloped:
-    """Values of a formula, and by feature name its partial derivatives ("slopes"), element by element."""
+    """The values of a formula with their partial derivatives ("slopes") by feature name, element by element."""
 
     value: Any
     slopes: Mapping[str, Any]
@@ -78,7 +81,7 @@ class Sloped:
         return self._with(value, 1.0 / other.value, other, -value / other.value)
 
     def lesser(self, other: "Sloped") -> "Sloped":
-        """The smaller of the two values, element by element, with its slopes; `self` where they are equal."""
+        """The smaller of two values with its slopes, element by element; the value of `self` where both are equal."""
         second = other.value < self.value
         value = np.where(second, other.value, self.value)
         return self._with(value, np.where(second, 0.0, 1.0), other, np.where(second, 1.0, 0.0))
@@ -86,7 +89,7 @@ class Sloped:
 
 @dataclass(frozen=True, slots=True)
 class Slopes:
-    """Arithmetic on arrays together with their partial derivatives; that by a feature with levels is 0."""
+    """Arithmetic on arrays with their partial derivatives; the derivative by a feature with levels is 0."""
 
     values: Mapping[str, Sloped]
 
@@ -99,16 +102,19 @@ class Slopes:
         return self.values[name]
 
     def level(self, name: str, numbers: tuple[float, ...]) -> Sloped:
-        """The entry of `numbers` at each record's level of the feature `name`, without slopes."""
+        """For each record, the entry of `numbers` whose index is the level of the feature `name`; without slopes."""
         return Sloped(Arrays({name: self.values[name].value}).level(name, numbers), {})
 
     def lesser(self, one: Sloped, other: Sloped) -> Sloped:
-        """The smaller of the two values, element by element, with its slopes."""
+        """The smaller of two values with its slopes, element by element."""
         return one.lesser(other)
 
 
 class NotLinear(ValueError):
-    """Raised where a product of names, a quotient, a min or max of names, or a level makes a formula not linear."""
+    """Raised where a formula is not linear in its names.
+
+    It has a product of names, a quotient, the min or max of names, or a number that depends on a level.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,25 +157,28 @@ class LinearForms:
 
     Parameters
     ----------
-    known : linear forms that stand for names
+    known : by name, the linear form that takes the place of a name, such as that of a derived feature
     """
 
     known: Mapping[str, LinearForm] = field(default_factory=dict)
 
     def constant(self, value: float) -> LinearForm:
-        """The linear form of a constant: no name has a weight in it."""
+        """The linear form of a constant: no name has a weight."""
         return LinearForm({}, value)
 
     def name(self, name: str) -> LinearForm:
-        """The linear form that `known` has for `name`, or else the form that is the feature `name` itself."""
+        """The linear form of `name` in `known`, or else the feature `name` itself with weight 1."""
         return self.known.get(name) or LinearForm({name: 1.0}, 0.0)
 
     def level(self, name: str, numbers: tuple[float, ...]) -> LinearForm:  # noqa: ARG002 - as in Arithmetic
-        """Raises `NotLinear`, because the numbers of levels lie on no line."""
+        """Raises `NotLinear`, because the number of a level is no linear function of the level's index."""
         raise NotLinear
 
     def lesser(self, one: LinearForm, other: LinearForm) -> LinearForm:
-        """The smaller of two constants. Raises `NotLinear` where one of them is no constant."""
+        """The smaller of two constants.
+
+        Raises `NotLinear` where one of the two forms is no constant.
+        """
         if one.weights or other.weights:
             raise NotLinear
         return other if other.constant < one.constant else one

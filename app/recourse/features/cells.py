@@ -52,7 +52,7 @@ _WITH = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A number in a cell, and how it is written."""
+    """The number in a table's cell, and what is written beside it: a percent sign or a currency."""
 
     plain: str
     """The number with a decimal point and nothing else, as ``1012.37``; for 5 % it is ``5``."""
@@ -62,7 +62,12 @@ class Written:
 
 
 def written(text: str, mark: str = ".") -> Written | None:
-    """The number in a cell of a table whose decimal mark is a point or a comma; None for a text that is no number."""
+    """The number in a table's cell; None for a text that is no number.
+
+    Parameters
+    ----------
+    mark : the decimal mark of the table, "." or ","
+    """
     text = text.strip()
     if mark == "." and _PLAIN.fullmatch(text):
         return Written(text)
@@ -84,14 +89,14 @@ def written(text: str, mark: str = ".") -> Written | None:
 
 
 def number_of_text(text: str) -> float:
-    """The number in a text as a program writes it. Raises `ValueError` for other texts, such as 1_2, ١٢ and inf."""
+    """The number in a text, written as in a program. Raises `ValueError` for other texts, such as 1_2, ١٢ and inf."""
     if _PLAIN.fullmatch(text) is None:
         raise ValueError
     return float(text)
 
 
 def plain_numbers(texts: Sequence[str]) -> Float[np.ndarray, "n"]:
-    """The numbers in texts as programs write them, NaN for an empty text. Raises `ValueError` for other texts."""
+    """The numbers in texts, written as in a program; NaN for an empty text. Raises `ValueError` for other texts."""
     if _PLAIN_SIGNS.fullmatch("".join(texts)) is None:
         raise ValueError
     known = [text or "nan" for text in texts] if "" in texts else texts
@@ -106,7 +111,11 @@ _TWO_POINTS = re.compile(r"\.[^.\n]*\.")
 
 @dataclass(slots=True)
 class DecimalMark:
-    """Evidence for the decimal mark of a table: a cell with a point, one with a comma, and one that allows both."""
+    """Evidence for the decimal mark of a table, collected from its cells.
+
+    It has the first number with a decimal point, the first with a decimal comma, and the first that allows both
+    readings.
+    """
 
     point: str = ""
     comma: str = ""
@@ -115,7 +124,7 @@ class DecimalMark:
     seen: set[str] = field(default_factory=set)
 
     def see(self, texts: Sequence[str]) -> None:
-        """Add what the cells of one column show; cells that are not numbers show nothing."""
+        """Add the evidence in the cells of one column; cells that are not numbers give none."""
         self._look(texts[:FIRST])
         # Where the point is known, cells with one point and no comma say nothing more.
         joined = "\n".join(texts[FIRST:])
@@ -159,14 +168,14 @@ class DecimalMark:
 
 
 def delimiter_of(heading: str) -> str:
-    """The delimiter that the first line of a table shows; a semicolon where it shows none."""
+    """The delimiter that a table's first line shows; a semicolon where the line has no delimiter."""
     bare = re.sub(r'"[^"]*"', "", heading)
     found = max(DELIMITERS, key=bare.count)
     return found if found in bare else ";"
 
 
 def lines_and_delimiter(lines: Iterable[str]) -> tuple[Iterator[str], str]:
-    """All lines of a table, and its delimiter, as the first line that is not blank shows it."""
+    """All lines of a table, and the delimiter that its first non-blank line shows."""
     rest = iter(lines)
     skipped: list[str] = []
     for line in rest:

@@ -25,7 +25,7 @@ NOT_WITH_DERIVED = (
 
 
 class DerivedColumns:
-    """The derived features of a schema, computed from the others.
+    """The derived features of a schema, computed from its other features.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class DerivedColumns:
 
     Raises
     ------
-    ValueError : the features have one of the `derived_faults`
+    ValueError : `derived_faults` finds faults in the features
     """
 
     def __init__(self, features: Sequence[Feature]) -> None:
@@ -52,12 +52,12 @@ class DerivedColumns:
 
         Parameters
         ----------
-        base : raw numbers of the other features (a level is its index), by name
+        base : by name, raw numbers of the features that are not derived; a level is its index
 
         Returns
         -------
         The exact values of the formulas; infinite or NaN where they divide by zero, `MISSING` where an input is missing
-        or a special code.
+            or a special code.
         """
         columns, missing = self._inputs(base)
         for name, formula in self.formulas.items():
@@ -68,16 +68,16 @@ class DerivedColumns:
         return {name: np.where(missing[name], MISSING, columns[name]) for name in self.formulas}
 
     def slopes(self, base: Mapping[str, Float[np.ndarray, "n"]]) -> dict[str, dict[str, Float[np.ndarray, "n"]]]:
-        """Partial derivatives of each derived feature by the numbers that it is computed from, directly or indirectly.
+        """Partial derivatives of each derived feature by the features that are not derived.
 
         Parameters
         ----------
-        base : raw numbers of the features that are not derived (a level is its index), by name
+        base : by name, raw numbers of the features that are not derived; a level is its index
 
         Returns
         -------
-        Derivatives by the name of the derived feature, then by that of a feature that is not derived. There is none by
-        a feature with levels; where a value is missing, derivatives are 0.
+        For each derived feature, by name, a dict of its derivatives by the names of features that are not derived.
+            Features with levels have no entry. Derivatives are 0 where the value of the derived feature is missing.
         """
         columns, _ = self._inputs(base)
         missing = {name: value == MISSING for name, value in self.values(base).items()}
@@ -99,7 +99,7 @@ class DerivedColumns:
 
 
 def derived_faults(features: Sequence[Feature]) -> list[Fault]:
-    """The faults of the derived features of a schema; pointers are ``/features/{index}/derived``."""
+    """The faults of the derived features of a schema; each has the pointer ``/features/{index}/derived``."""
     known = {feature.name: feature for feature in features}
     formulas: dict[str, Expression] = {}
     found: dict[str, list[str]] = {feature.name: [] for feature in features if feature.derived is not None}

@@ -21,15 +21,16 @@ TAIL = 0.01
 def fit_encoding(
     features: Sequence[Feature], rows_raw: Float[np.ndarray, "n p"], encoding: Encoding
 ) -> tuple[Feature, ...]:
-    """The features with `center` and `scale` filled in for a model's own columns; features that have both keep them.
+    """The features with `center` and `scale` of the model's own columns filled in; features that have both keep them.
 
-    `standard` takes the mean and the standard deviation of the reference records (population form), `minmax` maps them
-    to [0, 1], `none` keeps raw numbers. A constant column gets scale 1. Ordinals are fitted on their index; a binary is
-    always 0 or 1.
+    With `standard`, these are the mean and the population standard deviation of the rows; with `minmax`, they map the
+    rows to [0, 1]; with `none`, they keep raw numbers. A constant column gets scale 1. Ordinals are fitted on their
+    index. Binaries keep 0 and 1.
 
     Parameters
     ----------
-    rows_raw : rows as the model sees them: NaN is left out, and a missing value with an indicator counts as `fill`
+    rows_raw : (n, p), reference records as the model sees them; NaN is left out, and a missing value with an indicator
+        counts as the feature's `fill`
     """
     fitted: list[Feature] = []
     for j, feature in enumerate(features):
@@ -55,12 +56,12 @@ def fit_encoding(
 
 
 def fit_spread(features: Sequence[Feature], rows_raw: Float[np.ndarray, "n p"]) -> tuple[Feature, ...]:
-    """The features with a `center` and `scale` that say how far apart people are, whatever scales the model uses.
+    """The features with `center` and `scale` from the spread of values among people, not from the model's scales.
 
-    The scale is the `spread` that a feature states. Else it is the standard deviation of the values, after those beyond
-    the first and last hundredth are moved there: so a few very large values hardly change it, and for a normal
-    distribution it is within 3 % of the deviation of all values. Missing values and special codes are left out. A
-    binary is always 0 or 1.
+    The scale is the `spread` that a feature states. Without one, it is the standard deviation of its values, after
+    values beyond the 1st and the 99th percentile are moved to that percentile. So a few very large values hardly change
+    it; for a normal distribution, it is within 3 % of the plain standard deviation. Missing values and special codes
+    are left out. Binaries keep 0 and 1.
 
     Parameters
     ----------

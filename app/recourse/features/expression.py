@@ -39,7 +39,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A number, a name or a symbol in the text of a formula, and the column of the text where it begins."""
+    """A number, name or symbol in the text of a formula, and the column in which it begins."""
 
     kind: str
     """`number`, `name`, `word` (a name without quotes), `symbol` or `end`."""
@@ -91,7 +91,7 @@ class Expression:
                     yield from part.leaves()
 
     def mentions(self) -> "list[Name]":
-        """The names in the formula that stand for a feature's value, with their columns in the text."""
+        """The names of features in the formula, from left to right, with their columns in the text."""
         return [leaf for leaf in self.leaves() if isinstance(leaf, Name)]
 
     @property
@@ -121,7 +121,7 @@ class Number(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Name(Expression):
-    """The value of a feature, read in a formula."""
+    """A name in a formula; it stands for the value of the feature."""
 
     name: str
     column: int = field(default=0, compare=False)
@@ -130,7 +130,7 @@ class Name(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Expression):
-    """The number that a table gives for the level of the feature `name`."""
+    """The number that a table of the manifest gives for the level of the feature `name`."""
 
     name: str
     numbers: tuple[float, ...]
@@ -146,7 +146,7 @@ class Negative(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Chain(Expression):
-    """Expressions joined by ``+`` and ``-``, or by ``*`` and ``/``, from left to right."""
+    """Expressions joined by ``+`` and ``-``, or by ``*`` and ``/``; computed from left to right."""
 
     first: Expression
     rest: tuple[tuple[str, Expression], ...]
@@ -164,11 +164,11 @@ class Extreme(Expression):
 
 
 def parse_expression(text: str) -> Expression:
-    """The formula in a text.
+    """Parse the text of a formula into an `Expression`.
 
     Raises
     ------
-    ValueError : the text does not follow the grammar; the message says where
+    ValueError : the text does not follow the grammar; the message says at which column
     """
     reader = Reader(text)
     expression = reader.sum()
@@ -177,7 +177,7 @@ def parse_expression(text: str) -> Expression:
 
 
 class Reader:
-    """Reads a formula, token by token; the reader of rules extends it."""
+    """Reads the text of a formula token by token; the reader of rules inherits from it."""
 
     def __init__(self, text: str) -> None:
         self._tokens = list(_tokens(text))
@@ -186,48 +186,64 @@ class Reader:
 
     @property
     def next(self) -> Token:
-        """The token that `take` would read now."""
+        """The token that `take` would return now."""
         return self._tokens[self._at]
 
     def follows(self, *symbols: str) -> bool:
-        """Whether the next token is one of these symbols or words."""
+        """Whether the next token is one of `symbols`, which may be words, too."""
         return self.next.kind in ("symbol", "word") and self.next.text in symbols
 
     def take(self) -> Token:
-        """Read the next token, return it and move on."""
+        """Return the next token and move on to the one after it; the end is returned again and again."""
         token = self.next
         self._at += token.kind != "end"
         return token
 
     def expect(self, symbol: str, also: str = "") -> None:
-        """Read `symbol`. Raises `ValueError` where the next token is another one; the message begins with `also`."""
+        """Read the next token, which must be `symbol`.
+
+        Raises `ValueError` where it is another one. The message says what was expected: `also`, then `symbol`.
+        """
         if not self.follows(symbol):
             raise self.fault(f"{also}{symbol}")
         self.take()
 
     def end(self, expected: str) -> None:
-        """Raise `ValueError` unless the text ends here; the message says what else was `expected`."""
+        """Raise `ValueError` unless all tokens are read; `expected` says what else could have followed."""
         if self.next.kind != "end":
             raise self.fault(f"{expected}, or the end")
 
     def fault(self, expected: str, token: Token | None = None) -> ValueError:
-        """The error which says that `token`, or else the next one, stands where something else was `expected`."""
+        """The error which says where the text cannot be read, what is found there, and what was `expected`.
+
+        Parameters
+        ----------
+        token : the token that cannot be read; the next one by default
+        """
         token = token or self.next
         found = "it ends there" if token.kind == "end" else f'"{token.text}"'
         return ValueError(f"cannot be read at column {token.column}: {found}; expected {expected}")
 
     def number(self, part: object, column: int) -> Expression:
-        """`part`, which began at `column`, if it is an expression. Raises `ValueError` where it is a comparison."""
+        """Return `part` if it is an expression; raise `ValueError` if it is a comparison.
+
+        Parameters
+        ----------
+        column : where `part` begins in the text
+        """
         if not isinstance(part, Expression):
             raise ValueError(f"cannot be read at column {column}: a comparison; expected a number")
         return part
 
     def sum(self) -> object:
-        """Read a sum and return its expression, or a condition in parentheses where these are the whole sum."""
+        """Read a sum and return its expression.
+
+        A subclass may return a condition instead, where a condition in parentheses is all that there is.
+        """
         return self._chain(self._product, "+", "-")
 
     def inside(self) -> object:
-        """Read what stands between parentheses: here a sum."""
+        """Read what stands between two parentheses: in a formula, a sum."""
         return self.sum()
 
     def _product(self) -> object:

@@ -149,9 +149,9 @@ class Feature(InputPart):
         return self.label or self.name
 
     def in_language(self, language: str) -> "Feature":
-        """The feature with its words in another language; labels and units without a translation stay as they are.
+        """The feature with its words in another language.
 
-        The manifest's own sentences do not stay, since they are in its own language.
+        Labels and units without a translation stay as they are. Sentences without a translation are dropped.
         """
         words = self.words.get(language)
         if words is None:
@@ -170,14 +170,17 @@ class Feature(InputPart):
 
     @property
     def levels(self) -> tuple[RawValue, ...]:
-        """Legal values, by index, of a feature that is no number; the last is None where a category may be missing."""
+        """The legal values of a feature that is not a number; the last one is None where a category may be missing.
+
+        The index of a value in this tuple is its raw number.
+        """
         if self.type is FeatureType.BINARY and not self.categories:
             return (False, True)
         return (*self.categories, None) if self.is_group and self.missing else self.categories
 
     @staticmethod
     def level_key(level: RawValue) -> str:
-        """The text by which mappings of the manifest name a level: ``true`` for True."""
+        """The text that stands for a level as a key in the manifest: ``true`` for True."""
         return str(level).lower() if isinstance(level, bool) else str(level)
 
     @property
@@ -192,7 +195,7 @@ class Feature(InputPart):
 
     @property
     def states_raw(self) -> tuple[float, ...]:
-        """Raw numbers that are states and no quantities: `MISSING` if allowed, then special codes from low to high.
+        """Raw numbers that stand for states: `MISSING` if a value may be missing, then special codes in ascending order.
 
         Empty for a categorical feature, whose missing category is a level.
         """
@@ -207,21 +210,24 @@ class Feature(InputPart):
 
     @property
     def fill_raw(self) -> float | None:
-        """Raw number or level index that a model sees in place of a missing value (`fill`); None without one."""
+        """The manifest's `fill` as a raw number: what a model sees in place of a missing value. None without `fill`."""
         if self.fill is None or self.is_number:
             return self.fill if self.fill is None else float(self.fill)
         return float(self.levels.index(self.fill))
 
     @property
     def range_raw(self) -> tuple[float, float]:
-        """Smallest and largest legal raw number or level index, apart from special codes; infinite without a limit."""
+        """Smallest and largest legal raw number, apart from special codes; infinite without a limit.
+
+        The raw number of a level is its index.
+        """
         if not self.is_number:
             return 0.0, len(self.levels) - 1.0
         return (-math.inf if self.min is None else self.min), (math.inf if self.max is None else self.max)
 
     @property
     def lattice_raw(self) -> tuple[float, float]:
-        """Step between legal raw numbers, and one of these numbers; the step is 0 where any number is allowed."""
+        """The step between legal raw numbers, and one legal raw number; the step is 0 where any number is allowed."""
         if self.type is FeatureType.CONTINUOUS:
             return (0.0 if self.decimals is None else 10.0**-self.decimals), 0.0
         return (self.step or 1.0), (self.min if self.is_number and self.min is not None else 0.0)
@@ -267,7 +273,7 @@ class Feature(InputPart):
         return number
 
     def value(self, number_raw: float) -> RawValue:
-        """The JSON value of a raw number; inverse of `parse`."""
+        """The JSON value of a raw number; undoes `parse`."""
         if number_raw == MISSING:
             return None
         if not self.is_number:
@@ -276,15 +282,15 @@ class Feature(InputPart):
 
 
 def read_cell(feature: Feature, text: str, mark: str = ".") -> RawValue:
-    """The JSON value in a cell of a table; a text that is no legal value is returned unchanged, for `Feature.parse`.
+    """The JSON value of a cell of a table; a text that is no legal value is returned unchanged, for `Feature.parse`.
 
     Parameters
     ----------
-    mark : decimal mark of the table
+    mark : decimal mark of the table, "." or ","
 
     Raises
     ------
-    ValueError : the cell is a percentage, and the manifest does not say which number the model takes for it
+    ValueError : the cell is a percentage, and the manifest does not say whether the model takes 5 or 0.05 for 5 %
     """
     if text in feature.categories:
         return text
@@ -322,11 +328,15 @@ def _number(feature: Feature, text: str, mark: str) -> RawValue:
 def parse_column(
     feature: Feature, texts: Sequence[Any], mark: str = "."
 ) -> tuple[Float[np.ndarray, "n"], list[tuple[int, str]]]:
-    """Raw numbers of a column of texts, as of a CSV, and the index and reason of each text that is no legal value.
+    """Convert a column of texts, as of a CSV file, to raw numbers.
 
     Parameters
     ----------
-    mark : decimal mark of the table
+    mark : decimal mark of the table, "." or ","
+
+    Returns
+    -------
+    The raw numbers, and a pair for each text that is no legal value: its index and a sentence on what is wrong.
     """
     values, unclear = _plain_numbers(feature, texts, mark)
     faults: list[tuple[int, str]] = []

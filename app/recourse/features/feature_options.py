@@ -28,7 +28,7 @@ class Missing(StrEnum):
 
 
 def json_text(value: object) -> str:
-    """A level in JSON notation."""
+    """A level as it is written in JSON: ``null``, ``true``, or the text in quotation marks."""
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else f'"{value}"'

@@ -13,12 +13,13 @@ from app.recourse.features.space import FeatureSpace
 
 
 class ModelSpace(FeatureSpace):
-    """The columns of a model: every feature of the manifest, derived ones too, in its order and with its scales.
+    """The columns that a model takes: all features of the manifest, with derived ones, in the model's scales.
 
-    An ordinal feature with `dummies` is a categorical one here, whose raw numbers are the same.
+    An ordinal feature with `dummies` is a categorical one here; its raw numbers are the same.
 
-    In its raw rows a missing number is NaN (`missing: nan`), `fill` (`missing: fill`) or `MISSING`
-    (`missing: indicator`: encoded as `fill`, and 1 in a column of its own); a special code is a number like others.
+    A missing number in a raw row depends on the manifest. With `missing: nan`, it is NaN; with `missing: fill`, it is
+    the feature's `fill`. With `missing: indicator`, it is `MISSING`; encoded, it is `fill` with 1 in a further column.
+    A special code is a number like others.
     """
 
     @staticmethod
@@ -39,7 +40,7 @@ class ModelColumns:
     Parameters
     ----------
     space : the space in which distances, costs and noise are measured
-    model : the model's columns, of the same features; may have other scales
+    model : the model's columns; it has the features of `space` and derived ones, perhaps in other scales
     """
 
     def __init__(self, space: FeatureSpace, model: ModelSpace) -> None:
@@ -89,7 +90,10 @@ class ModelColumns:
         return (seen if state == MISSING else state) - stands
 
     def rows(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n q"]:
-        """Raw rows of `space` converted to raw rows of the model: with derived features and its missing values."""
+        """Raw rows of `space` converted to raw rows of the model, in its order.
+
+        Derived features are added, and each missing number becomes what the model takes for it.
+        """
         rows = np.empty((len(rows_raw), self.model.p))
         rows[:, self._own] = rows_raw[:, self._from]
         for name, values in self.space.derive(rows_raw).items():
@@ -99,11 +103,17 @@ class ModelColumns:
         return rows
 
     def encode(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n e"]:
-        """Raw rows of `space` converted to encoded points of the model; NaN where it takes a missing number as NaN."""
+        """Raw rows of `space` converted to encoded points of the model.
+
+        A missing number is NaN where the model takes it as NaN.
+        """
         return self.model.encode(self.rows(rows_raw))
 
     def points(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n e"]:
-        """Encoded points of `space`, legal or not, converted to encoded points of the model; only if `affine`."""
+        """Encoded points of `space` converted to encoded points of the model; only if `affine`.
+
+        The points need not be legal records.
+        """
         if self._plain:
             return X
         found = X[:, self._columns] * self._scale
@@ -115,17 +125,23 @@ class ModelColumns:
 
     @property
     def invertible(self) -> bool:
-        """Whether each column of the model is one encoded column of `space` in other units."""
+        """Whether each encoded column of the model is one encoded column of `space` in other units."""
         return self.affine and not self.space.states_raw.size
 
     def limits(self, edges: Float[np.ndarray, "m e"]) -> Float[np.ndarray, "m d"]:
-        """Limits on the model's encoded columns converted to limits on those of `space`; only if `invertible`."""
+        """Limits on the model's encoded columns converted to limits on the encoded columns of `space`.
+
+        Only if `invertible`.
+        """
         found = np.empty((len(edges), self.space.d))
         found[:, self._columns] = (edges - self._shift) / self._scale
         return found
 
     def gradient(self, G: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "n d"]:
-        """Gradients by the model's encoded columns converted to gradients by those of `space`; only if `affine`."""
+        """Gradients by the model's encoded columns converted to gradients by the encoded columns of `space`.
+
+        Only if `affine`.
+        """
         if self._plain:
             return G
         found = np.zeros((len(G), self.space.d))

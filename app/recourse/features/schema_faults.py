@@ -19,7 +19,7 @@ def _endless(numbers: Mapping[str, float | None]) -> list[str]:
 
 
 def option_faults(feature: Feature) -> list[str]:
-    """Sentences on the faults of a feature's options: its mappings, `least_change`, `terms` and `protected`."""
+    """Sentences on the faults of what a feature's description may leave out: advice, times, changes, words, `terms`."""
     advice, drift = feature.advice, feature.moves_with_time
     per_year = None if drift is None else drift.per_year
     return _endless({"advice.min": advice.min, "advice.max": advice.max, "moves_with_time.per_year": per_year}) or [
@@ -154,7 +154,10 @@ def _unknown(at: str, named: Collection[str], levels: Collection[str]) -> Iterat
 
 
 def schema_faults(features: Sequence[Feature]) -> list[Fault]:
-    """The faults of all features and of their names; pointers are ``/features/{index}``."""
+    """The faults of each feature by itself, and of names that two features share.
+
+    Each has the pointer ``/features/{index}``, or ``/features/{index}/name`` for a shared name.
+    """
     faults = [Fault(f"/features/{j}", text) for j, feature in enumerate(features) for text in own_faults(feature)]
     seen: set[str] = set()
     for j, feature in enumerate(features):
@@ -165,7 +168,7 @@ def schema_faults(features: Sequence[Feature]) -> list[Fault]:
 
 
 def own_faults(feature: Feature) -> list[str]:
-    """Sentences on the faults of one feature's description, taken by itself."""
+    """Sentences on the faults of one feature's description, without regard to other features."""
     kind, low, high, step = feature.type, feature.min, feature.max, feature.step
     number, group, count = feature.is_number, feature.is_group, len(feature.categories)
     binary, integer = kind is FeatureType.BINARY, kind is FeatureType.INTEGER
