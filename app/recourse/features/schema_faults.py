@@ -19,7 +19,7 @@ def _endless(numbers: Mapping[str, float | None]) -> list[str]:
 
 
 def option_faults(feature: Feature) -> list[str]:
-    """Sentences on the faults of what a feature's description may leave out: advice, times, changes, words, `terms`."""
+    """Sentences on the faults of a feature's optional entries: advice, times, changes, words, `terms` and others."""
     advice, drift = feature.advice, feature.moves_with_time
     per_year = None if drift is None else drift.per_year
     return _endless({"advice.min": advice.min, "advice.max": advice.max, "moves_with_time.per_year": per_year}) or [
