@@ -22,7 +22,7 @@ def rounded(number: float) -> float:
 
 
 def rounded_output(output: float | None, score: float | None) -> float | None:
-    """A probability or points, rounded, but unchanged near the threshold, so that rounding never moves it across."""
+    """A rounded probability or number of points; unchanged near the threshold, which rounding might cross."""
     if output is None or score is None or abs(score) < NEAR:
         return output
     return rounded(output)

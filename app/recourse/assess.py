@@ -53,10 +53,10 @@ def assess(
     *,
     plan_s: float = math.inf,
 ) -> Assessment:
-    """Score, cost and certificate of each raw row, and the joint bounds of all.
+    """Score, cost and certificate of each raw row, and joint bounds on the rows as one plan.
 
-    If no local model can be fitted around the applicant, or the time runs out, there is no certificate and a warning
-    says why; scores and costs are returned nevertheless.
+    If no local model can be fitted around the applicant, or the time runs out, there are scores and costs but no
+    certificates. A warning then says why.
 
     Parameters
     ----------

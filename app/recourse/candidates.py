@@ -15,7 +15,7 @@ HAIR = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """A method's proposals for one counterfactual, before the black box has confirmed any."""
+    """A method's proposals for one counterfactual; the black box has not been asked about any."""
 
     propose: Callable[[Float[np.ndarray, "k"]], Float[np.ndarray, "m p"]]
     """For each extra margin >= 0, increasing, the best legal raw row that exceeds the method's own constraint by it;
@@ -59,7 +59,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCandidates:
-    """A method's proposals for a plan of several counterfactuals, before the black box has confirmed any."""
+    """A method's proposals for a plan of several counterfactuals; the black box has not been asked about any."""
 
     count: int
     """Requested number of members."""

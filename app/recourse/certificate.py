@@ -52,13 +52,14 @@ def certify(
     rows_raw: Float[np.ndarray, "n p"],
     scores: Float[np.ndarray, "n"],
 ) -> tuple[tuple[Certificate, ...], list[str]]:
-    """The certificate of each raw row, whether the model accepts the row or not, and warnings.
+    """The certificate of each raw row, and warnings; a row that the model refuses has a certificate, too.
 
     Parameters
     ----------
-    meter : scores noisy copies in one call if `noise_samples` is not 0; a warning says if time or budget did not allow
-        it
-    factual_score, scores : the black box's scores of the factual and of each raw row
+    meter : scores noisy copies in one call if `noise_samples` is not 0; where time or budget do not allow this call, a
+        warning says so
+    factual_score : the black box's score of the factual
+    scores : the black box's score of each raw row
 
     Raises
     ------
@@ -108,9 +109,10 @@ def certify(
 
 
 def mistaken(scores: Float[np.ndarray, "n"], certificates: Sequence[Certificate | None]) -> list[str]:
-    """At most one warning, with the numbers of records that the model refuses but the certificate takes for accepted.
+    """At most one warning: which records the model refuses although their certificates say that it may accept them.
 
-    Certificates under moments `future` do not count: future models may well accept what today's refuses.
+    It names each record by its place in the list, from 1. Certificates with moments `future` do not count, because
+    future models may accept what today's model refuses.
     """
     wrong = [
         str(i + 1)
@@ -123,7 +125,7 @@ def mistaken(scores: Float[np.ndarray, "n"], certificates: Sequence[Certificate 
 def certify_plan(
     problem: RecourseProblem, shift: Shift, rows_raw: Float[np.ndarray, "n p"], plan_s: float
 ) -> PlanCertificate:
-    """The certificate of raw rows as one plan: joint bounds, proximity and diversity.
+    """The certificate of raw rows as members of one plan: joint bounds, proximity and diversity.
 
     Parameters
     ----------
@@ -138,10 +140,10 @@ def certify_plan(
 def plan_certificate(
     problem: RecourseProblem, shift: Shift, rows_raw: Float[np.ndarray, "n p"], bounds: PlanBounds
 ) -> PlanCertificate:
-    """The certificate of a plan whose joint bounds are known; adds proximity and diversity.
+    """The certificate of a plan from its joint bounds; adds proximity and diversity.
 
-    Under moments `future`, bounds are never narrower than the interval of the share of future models that accept all
-    members, and the lower bound is at most that of each member; a plan of one member has that member's bounds.
+    With moments `future`, two limits hold. The bounds contain the interval of the share of future models that accept
+    all members, and the lower bound is at most that of each member. A plan of one member has the bounds of this member.
     """
     X = problem.action_set.space.encode(rows_raw)
     future = plan_future(problem, rows_raw)
@@ -172,7 +174,10 @@ def judged(
     scores: Float[np.ndarray, "n"],
     certificates: Sequence[Certificate | None],
 ) -> tuple[AssessedCounterfactual, ...]:
-    """The raw rows with their scores, costs and certificates; missing values that a row fills in count as provided."""
+    """The raw rows as assessed counterfactuals: with scores, costs and certificates.
+
+    Where a row has a value that is missing in the factual, the person counts as having provided it.
+    """
     own = [providing(problem.action_set, row_raw[None]) for row_raw in rows_raw]
     return tuple(
         AssessedCounterfactual(

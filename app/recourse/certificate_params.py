@@ -35,7 +35,7 @@ class CertificateParams(InputPart):
 
     @property
     def asks_siblings(self) -> bool:
-        """Whether the certificate asks the model's other active versions."""
+        """Whether the certificate counts how many of the model's other active versions accept each record."""
         return self.ensemble or self.moments == "ensemble"
 
 
@@ -45,7 +45,7 @@ def check_noise(space: FeatureSpace, params: CertificateParams) -> list[Fault]:
 
 
 def check_moments(params: CertificateParams, *, registered: bool, futures: bool) -> list[Fault]:
-    """Faults of the chosen moments, with pointers into `params`.
+    """Faults in the choice of moments, with pointers into `params`.
 
     Parameters
     ----------
@@ -64,5 +64,5 @@ def check_moments(params: CertificateParams, *, registered: bool, futures: bool)
 
 
 def invalid(faults: Sequence[Fault]) -> InvalidRequest:
-    """The `InvalidRequest` for faults of certificate parameters; each pointer is put below `/certificate`."""
+    """The `InvalidRequest` for `faults` of certificate parameters, with their pointers moved below `/certificate`."""
     return InvalidRequest(faults=[fault.under("/certificate") for fault in faults])

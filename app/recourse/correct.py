@@ -58,7 +58,7 @@ class CorrectionStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """The outcome of correcting a plan: its members and certificates before and after, or the reason for no change."""
+    """The outcome of correcting a plan: members and certificates before and after, or why nothing was changed."""
 
     status: CorrectionStatus
     reason: Reason | None
@@ -85,12 +85,12 @@ def correct(
     *,
     plan_s: float = math.inf,
 ) -> Correction:
-    """Replace members of a plan by corrected ones where that raises the lower bound on all of them being accepted.
+    """Correct an existing plan: replace members so that the lower bound on all being accepted rises.
 
     Parameters
     ----------
-    plan_s : seconds for the joint bounds before correction, and again for those after it; a member whose correction
-        cannot be shown to help in this time is not changed
+    plan_s : seconds for the joint bounds before the correction, and again for the joint bounds after it; a member is
+        not changed if its correction cannot be shown to help in this time
 
     Raises
     ------
@@ -129,7 +129,7 @@ class _Correcting:
         self.warnings: list[str] = []
 
     def result(self) -> Correction:
-        """The better plan, or the reason why there is none."""
+        """The outcome: the corrected plan, or the plan as it was with the reason why no correction was made."""
         try:
             reason = self._work()
         except (BoundaryNotFound, DegenerateSurrogate, DeadlineExceeded, BudgetExceeded, SolverFailed) as error:

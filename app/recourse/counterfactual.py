@@ -185,7 +185,7 @@ class FutureCertificate(AnswerPart):
 
     @property
     def promised(self) -> float:
-        """The probability to count on: the share that later versions kept where it was measured, else `probability`."""
+        """The probability to promise: the share that later versions kept where there is one, else `probability`."""
         return self.probability if self.measured is None else self.measured.share
 
 
@@ -201,7 +201,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One change in an order of changes: the index of its feature, and the record once it has been made."""
+    """One of several changes made in order: the feature's index, and the record after this and all earlier changes."""
 
     feature: int
     row_raw: Float[np.ndarray, "p"]
@@ -212,7 +212,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssessedCounterfactual:
-    """A raw row with the black box's own score, its cost and its certificate; the black box may have refused it."""
+    """A raw row with its score, cost and certificate; the black box may have refused it."""
 
     row_raw: Float[np.ndarray, "p"]
     score: float | None
@@ -238,7 +238,7 @@ class AssessedCounterfactual:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counterfactual(AssessedCounterfactual):
-    """A counterfactual that the service has found, or the record that came nearest; it always has a score."""
+    """A counterfactual that the service has found, or the refused record of highest score; always with a score."""
 
     score: float
 

@@ -63,13 +63,13 @@ def fallback_rows(
 
     Parameters
     ----------
-    rank : how favourable raw rows are expected to be; only the order counts
-    sample : points whose decisions are known
+    rank : how favourable the model is expected to find each row; larger is better, and only the order counts
+    sample : encoded points with the decisions of the black box
 
     Returns
     -------
-    (m, p) the rows; and, where they are all that the constraints allow, the number of rows in which the person has
-    changed something, else None
+    (m, p), the rows; and the number of all legal rows in which the person changes something, None where only some of
+        the legal rows are returned
     """
     actions = problem.action_set
     if (every := every_row(actions, MOST_ROWS if actions.rules else MOST_ROWS_FREE)) is not None:
@@ -139,12 +139,12 @@ def _corners(actions: ActionSet) -> Float[np.ndarray, "n p"]:
 
 
 def relaxation(problem: RecourseProblem) -> Relaxation | None:
-    """The constraint of the request whose removal helps most; no model is called.
+    """The constraint of the request whose removal helps most, by an estimate that calls no model.
 
-    A minimax machine judges it, fitted to the nearest accepted and refused reference records, whose scores are known. A
-    sample of the boundary would not do: features that cannot change do not vary in it.
+    The estimate is a linear classifier (minimax probability machine) of the nearest accepted and refused reference
+    records. It is not fitted to samples near the boundary, because features that cannot change do not vary in these.
 
-    None where no machine can be fitted to these records, or no single constraint helps.
+    None where no classifier can be fitted to these records, or no single constraint helps.
     """
     reference = problem.reference
     accepted = favourable(reference.scores)

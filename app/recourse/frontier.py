@@ -54,7 +54,7 @@ def frontier(
     Parameters
     ----------
     parameter : one of `method.knobs`, or `FUTURE_VALIDITY` where the model has future models
-    values : distinct values of the parameter, each within its limits
+    values : distinct values of the parameter, each within its limits; points of the frontier keep this order
 
     Raises
     ------

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 
 class InputPart:
-    """Base of dataclasses that callers and lenders write: unknown keys are refused, docstrings become the schema."""
+    """Base of dataclasses that callers and lenders fill in: unknown keys are refused, docstrings become the schema."""
 
     __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "use_attribute_docstrings": True}

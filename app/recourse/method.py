@@ -25,10 +25,10 @@ from app.recourse.surrogate.boundary import BoundarySample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodParams(InputPart):
-    """Parameters of a method; their limits and sentences become the request schema."""
+    """Base of the parameters of a method; their limits and docstrings become the request schema."""
 
     def other_models(self) -> Mapping[str, str]:
-        """Names of other registered models that the method asks, by JSON pointer to the name in these parameters."""
+        """Names of other registered models that the method asks, by JSON pointer to the field that has the name."""
         return {}
 
 
@@ -41,7 +41,7 @@ class Yields(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodContext:
-    """The boundary sample, score, neighbours and parameters that are ready before a method is called."""
+    """What is ready before a method is called: the boundary sample, the factual's score, neighbours, parameters."""
 
     sample: BoundarySample
     factual_score: float
@@ -56,7 +56,7 @@ class MethodContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """One recourse method: its name, parameters, search and promise."""
+    """One recourse method: its name, its parameters, the function that proposes, and what it promises."""
 
     name: str
     params: type[MethodParams]

@@ -72,7 +72,7 @@ _key = attrgetter(*(field.name for field in fields(SamplerParams)))
 
 
 class Groundwork:
-    """What questions about one applicant share: survey (first model call), boundary samples, earlier answers."""
+    """What several questions about one applicant share: survey (first model call), samples, earlier answers."""
 
     def __init__(self, problem: RecourseProblem, meter: Meter) -> None:
         self.problem, self.meter = problem, meter
@@ -85,14 +85,14 @@ class Groundwork:
         """What is surveyed and sampled: with all legal records, and nothing done yet of what the person does anyway."""
 
     def narrowed(self, actions: ActionSet) -> "Groundwork":
-        """The groundwork for narrower `actions` of the same applicant; survey and samples are shared."""
+        """The groundwork for the same applicant with fewer legal records, `actions`; it shares survey and samples."""
         other = self._like(replace(self.problem, action_set=actions))
         other._whole = self._whole  # noqa: SLF001 - of this class
         other.known = [one for one in self.known if actions.contains(one.row_raw[None])[0]]
         return other
 
     def asking(self, future_validity: float | None) -> "Groundwork":
-        """The groundwork of the same question with this `future_validity` instead; survey and samples are shared."""
+        """The groundwork for the same question with this `future_validity`; it shares survey and samples."""
         if future_validity == self.problem.future_validity:
             return self
         other = self._like(replace(self.problem, future_validity=future_validity))
@@ -105,7 +105,10 @@ class Groundwork:
         return other
 
     def survey(self, sampler: SamplerParams) -> Survey:
-        """The scores of the first model call, made once; for narrower actions its neighbours are moved within reach."""
+        """The survey of the neighbourhood, from the first model call, which is made once.
+
+        For a narrower action set, its neighbours are moved to the nearest values that are legal there.
+        """
         key = _key(sampler)
         if key not in self._surveys:
             self._surveys[key] = survey(self._whole, self.meter, sampler)
@@ -116,7 +119,10 @@ class Groundwork:
         return replace(seen, ends=space.encode(actions.snap(space.decode(seen.ends))))
 
     def sample(self, sampler: SamplerParams) -> BoundarySample:
-        """The boundary sample, drawn once. A `BoundaryNotFound` or `DegenerateSurrogate` is kept and raised again."""
+        """The boundary sample, drawn once.
+
+        Where the draw raises `BoundaryNotFound` or `DegenerateSurrogate`, later calls raise the same error.
+        """
         key = _key(sampler)
         if key not in self._samples:
             try:
@@ -137,7 +143,7 @@ class Groundwork:
         return known
 
     def limits(self, sampler: SamplerParams) -> Limits | None:
-        """The features and levels to which a wide schema is limited, computed once; None where nothing is left out."""
+        """The features and levels that the search in a wide schema is limited to, computed once; None for no limits."""
         key = _key(sampler)
         if key not in self._limits:
             self.survey(sampler)
@@ -145,7 +151,7 @@ class Groundwork:
         return self._limits[key]
 
     def searched(self, sampler: SamplerParams) -> RecourseProblem:
-        """The problem restricted to the records that are searched: all, or in a wide schema those within `limits`."""
+        """The problem restricted to the records that are searched: all of them, or those within `limits`."""
         limits = self.limits(sampler)
         return self.problem if limits is None else replace(self.problem, action_set=limits.of(self.problem.action_set))
 
@@ -166,18 +172,19 @@ def answer_with(
     params: MethodParams,
     certificate: CertificateParams | None,
 ) -> RecourseResult:
-    """The answer of one method to one question, without certificates; `certified` adds these.
+    """The answer of one method to one question, without certificates; `certified` adds them.
 
-    The diagnostics count this answer's own calls.
+    The diagnostics count the model calls of this answer only.
 
     Parameters
     ----------
-    certificate : chooses the moments of retrained models for methods that use them
+    certificate : its moments of retrained models go to methods that use such moments
 
     Raises
     ------
     InvalidRequest : `future_validity` is asked of a model without future models
-    ModelOutputInvalid, ModelUnavailable : the model broke its contract, or a remote one does not answer
+    ModelOutputInvalid : the model broke its contract
+    ModelUnavailable : a remote model does not answer
     SolverFailed : a solver ended without an answer, and no fallback record was accepted
     """
     started = time.perf_counter()
@@ -291,13 +298,13 @@ def certified(
     together: Sequence[Counterfactual] = (),
     plan_s: float = math.inf,
 ) -> tuple[list[Counterfactual], PlanCertificate | None, list[str]]:
-    """The counterfactuals of an answer with a certificate each, the certificate of a plan, and warnings.
+    """The counterfactuals in `found` with a certificate each, the certificate of a plan, and warnings.
 
     There are no certificates if no local model can be fitted around the applicant.
 
     Parameters
     ----------
-    together : members of the plan that is certified; empty for no plan
+    together : the counterfactuals that are certified as one plan; empty for no plan
     plan_s : seconds for the joint bounds; where they take longer, wider bounds are returned
     """
     sampler = sampler_of(params)

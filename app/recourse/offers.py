@@ -82,7 +82,7 @@ COMPLETE = (None, NoOffer.ALL_REFUSED, NoOffer.UNSURE, NoOffer.NONE_LEGAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """The best terms that the black box accepts for one applicant, or the reason why there are none."""
+    """The offers for one applicant, or the reason why there are none; the model has accepted each."""
 
     status: Status
     factual_score: float | None
@@ -104,18 +104,19 @@ class Offers:
 
 
 def terms_of(space: FeatureSpace) -> tuple[int, ...]:
-    """Indices of the features that are terms of the contract, which the lender sets."""
+    """Indices of the features that are terms of the contract: features that the lender sets."""
     return tuple(j for j, feature in enumerate(space.features) if feature.terms)
 
 
 def directions(space: FeatureSpace, better: Mapping[str, Better]) -> dict[int, int]:
-    """For each term, by its index: 1 if more of it is better for the applicant, -1 if less is; the leading term first.
+    """For each term, by its index: 1 if a larger value is better for the applicant, -1 if a smaller one is.
 
-    The first term of which more is better leads, or else the first with a direction. Others are left out.
+    The leading term comes first: the first term of which more is better or, without such a term, the first of all.
+    Terms without a direction are left out.
 
     Parameters
     ----------
-    better : direction of a term, by its name, in place of the direction in the schema
+    better : by name of a term, the direction that replaces the schema's
     """
     found = {j: better.get(space.names[j], space.features[j].better) for j in terms_of(space)}
     signs = {j: 1 if way is Better.MORE else -1 for j, way in found.items() if way is not None}
@@ -123,10 +124,10 @@ def directions(space: FeatureSpace, better: Mapping[str, Better]) -> dict[int, i
 
 
 def best_offer(problem: RecourseProblem) -> tuple[Counterfactual | None, Diagnostics | None]:
-    """The best terms that the model accepts, if any, and what asking took; both None if the model is not asked.
+    """The best offer for an applicant, and the diagnostics of the search for it.
 
-    The model is not asked if it is remote, since each record is paid for, if no term has a direction, or if the request
-    names features that must change.
+    The offer is None where there is none. Both are None if the model is not asked: if it is remote, since each record
+    is paid for; if no term has a direction; or if the request names features that must change.
     """
     actions, signs = problem.action_set, directions(problem.action_set.space, {})
     if not signs or actions.included or problem.black_box.remote is not None:
@@ -139,13 +140,13 @@ def best_offer(problem: RecourseProblem) -> tuple[Counterfactual | None, Diagnos
 def offers(
     problem: RecourseProblem, better: Mapping[str, Better], *, most: int = MOST_OFFERS, as_asked: bool = False
 ) -> Offers:
-    """The best terms that the model accepts.
+    """The offers for one applicant: the best terms that the model accepts.
 
     Parameters
     ----------
-    better : direction of a term, by its name, in place of the schema's; at least one term must have a direction
+    better : by name of a term, the direction that replaces the schema's; at least one term must have a direction
     most : largest number of offers in the list
-    as_asked : whether offers come first that keep the requested value of every term without a direction: a little more
+    as_asked : whether offers come first in which each term without a direction has the requested value; a little more
         money over a sixth of the time is no better offer
 
     Raises
@@ -213,7 +214,7 @@ class _Search:
 
     @property
     def why_none(self) -> NoOffer:
-        """Why there is no offer, once the model was asked about every combination that the search asks about."""
+        """Why there is no offer, after the model was asked about every combination of terms that the search tries."""
         if not self.asked:
             return NoOffer.NONE_LEGAL
         if self._any:
@@ -221,7 +222,7 @@ class _Search:
         return NoOffer.ALL_REFUSED if self.every else NoOffer.REFUSED
 
     def ask_all(self) -> None:
-        """Ask about the applicant's own record and every combination, and keep the best that are accepted."""
+        """Ask about the applicant's own record and each combination of terms; keep the best accepted combinations."""
         fact = self._problem.factual_raw
         mesh = np.meshgrid(*self._axes, indexing="ij")
         rows_raw = np.tile(fact, (mesh[0].size, 1))
@@ -303,7 +304,7 @@ class _Search:
         self.rows_raw, self._scores = self.rows_raw[order], self._scores[order]
 
     def listed(self, most: int) -> tuple[Counterfactual, ...]:
-        """The first `most` offers, with what future models say of them."""
+        """The first `most` offers, each with its certificate by future models."""
         problem, rows_raw = self._problem, self.rows_raw[:most]
         futures = future_certificates(problem, rows_raw)
         return tuple(

@@ -33,7 +33,7 @@ PRIOR_RECORDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """Reference records of a model with what is computed from them once, at registration."""
+    """Reference records of a model, with figures computed from them once, at registration."""
 
     space: FeatureSpace
     rows_raw: Float[np.ndarray, "n p"]
@@ -54,7 +54,10 @@ class Reference:
         return {}
 
     def once_compared(self, form: object, offset: float, compare: Callable[[], Found]) -> Found:
-        """The result of `compare`, called once for each `offset` and object `form`, such as a model's weights."""
+        """The result of `compare`, kept so that it is called once for each pair of `form` and `offset`.
+
+        `form` is told apart by identity, not by value; it is an object such as a model's weights.
+        """
         if (key := (id(form), offset)) not in self._compared:
             # The form is kept, so that its id stays its own.
             self._compared[key] = form, compare()
@@ -83,7 +86,7 @@ class Reference:
 
     @cached_property
     def accepted_levels(self) -> Mapping[int, Int[np.ndarray, "k"]]:
-        """Number of accepted records with each level, by the index of a feature that has one column for each level."""
+        """Number of accepted records at each level of a categorical feature, by the feature's index."""
         return {
             g: np.bincount(self.rows_favourable_raw[:, g].astype(int), minlength=len(self.space.features[g].levels))
             for g in self.space.groups.tolist()
@@ -91,9 +94,10 @@ class Reference:
 
     @cached_property
     def weights(self) -> Float[np.ndarray, "d"]:
-        """Weights of a linear fit of the scores: all numbers together, then each level by the mean of the residuals.
+        """Weights of a linear model fitted to the scores, one for each encoded column.
 
-        Few records prove little, so every level counts as if `PRIOR_RECORDS` more had the mean score.
+        All numbers are fitted together; the weight of each level is the mean of what they leave unexplained. Means are
+        shrunk to 0 as if there were `PRIOR_RECORDS` further records of mean score.
         """
         scores = np.clip(np.nan_to_num(self.scores), -LOGIT_LIMIT, LOGIT_LIMIT)
         w, columns = np.zeros(self.space.d), self.space.numeric_columns
@@ -118,7 +122,7 @@ class Reference:
         return tuple(shown)
 
     def unseen(self, row_raw: Float[np.ndarray, "p"]) -> list[str]:
-        """Sentences on values of a record that lie outside all reference records; protected features are not named."""
+        """Sentences on values of a record outside the range of all reference records, without protected features."""
         sentences = []
         for feature, value, (known, low, high) in zip(self.space.features, row_raw.tolist(), self._shown, strict=True):
             if feature.protected or value in known or low <= value <= high:
@@ -134,9 +138,9 @@ class Reference:
 
     @cached_property
     def median_distances(self) -> tuple[float, float]:
-        """Median L2 distance of an encoded record to the nearest different one, and to any different one.
+        """Two median L2 distances between different encoded records: to the nearest other record, and to any other.
 
-        Both are 0 where all records are equal. At most `MOST_NEIGHBOURS` records count, drawn with a fixed seed.
+        Both are 0 where all records are equal. Of many records, `MOST_NEIGHBOURS` are drawn with a fixed seed.
         """
         n = len(self.rows_raw)
         drawn = np.random.default_rng(0).choice(n, size=min(n, MOST_NEIGHBOURS), replace=False)
@@ -167,18 +171,18 @@ class Robustness(InputPart):
 
 
 class AskedOnce:
-    """Future models whose scores are kept, so that each record is scored once."""
+    """Future models that score each record once; scores are kept."""
 
     def __init__(self, models: FutureModels) -> None:
         self._models = models
         self._known: dict[bytes, Float[np.ndarray, k]] = {}
 
     def accept(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n k"]:
-        """Mask of the models that accept each raw row."""
+        """Mask, per row and model, of the models that accept the raw row."""
         return favourable(self.scores(rows_raw))
 
     def scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n k"]:
-        """Score of each raw row by each model; NaN where a model gives none."""
+        """The score of each raw row by each model; NaN where a model gives none that is finite."""
         keys = [row_raw.tobytes() for row_raw in rows_raw]
         new = {key: i for i, key in enumerate(keys) if key not in self._known}
         if new:
@@ -189,7 +193,7 @@ class AskedOnce:
 
 @dataclass(frozen=True, kw_only=True)
 class RecourseProblem:
-    """One applicant's question, what to change so that a model accepts, and all that the answer depends on."""
+    """One applicant's question, what to change so that a model accepts, with everything the answer depends on."""
 
     black_box: BlackBox
     reference: Reference
@@ -216,13 +220,13 @@ class RecourseProblem:
 
     @cached_property
     def held_back(self) -> "AskedOnce":
-        """The held-back future models, which no search asks; needs `futures`."""
+        """The held-back future models, which searches never ask; needs `futures`."""
         assert self.futures is not None
         return AskedOnce(self.futures.held_back)
 
     @property
     def under_stress(self) -> bool:
-        """Whether the share asked of future models must also be reached under stress, that is, if applicants change."""
+        """Whether the requested share of future models must accept also under stress, that is, if applicants change."""
         return self.futures is not None and self.futures.stressed_search is not None and self.under != "same"
 
     @cached_property
@@ -234,7 +238,10 @@ class RecourseProblem:
 
     @cached_property
     def noise_seed(self) -> int:
-        """Seed of noisy copies, from `seed` and the record, so that the errors of measured rates differ by person."""
+        """Seed of the noisy copies, from `seed` and the record.
+
+        It differs between persons, so that errors of measured rates do, too.
+        """
         digest = hashlib.blake2b(self.factual_raw.tobytes(), digest_size=6).digest()
         return self.seed + int.from_bytes(digest)
 
@@ -244,9 +251,9 @@ class RecourseProblem:
         return self.action_set.factual_raw
 
     def opened(self, rows_raw: Float[np.ndarray, "n p"]) -> "RecourseProblem":
-        """The problem in which immovable features that `rows_raw` change may take any value, for sampling decisions.
+        """The problem in which immovable features that `rows_raw` change may take any value; for sampling decisions.
 
-        A sample in which such a feature is fixed would not show what its change does.
+        A sample in which such a feature is fixed would not show the effect of its change.
         """
         return replace(self, action_set=self.action_set.opened(rows_raw))
 

@@ -17,9 +17,9 @@ from app.recourse.models.committee import ROUNDING
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromisePhrases(InputPart):
-    """Whole sentences about future models, so that a language keeps its own order; English, to the lender, by default.
+    """The sentences of one language about future models, with places for words; by default English, to the lender.
 
-    ``{n}`` is a number of 100, ``{models}`` the kind of models.
+    ``{n}`` is a number of models in 100, ``{models}`` the kind of models.
     """
 
     stay: str = "If applicants stay as they are, at least {n} in 100 {models} accept this."
@@ -95,12 +95,12 @@ SPECIAL = {
 def promise_text(
     future: Mapping[str, Any], phrases: PromisePhrases = ENGLISH, labels: Mapping[str, str] | None = None
 ) -> str:
-    """Sentences that say how many of 100 future models accept one record, and on which condition.
+    """Sentences that say how many of 100 future models accept one record, and under which condition.
 
     Parameters
     ----------
-    future : the object ``validity.future`` of an answer; objects of earlier releases lack some fields
-    labels : names of columns in the language of `phrases`
+    future : the object ``validity.future`` of an answer; fields that earlier releases lack may be absent
+    labels : by column name, its label in the language of `phrases`
     """
     said = [_first(future, phrases)]
     if not future.get("measured") and _least(future["interval"]) > 0:
@@ -114,11 +114,14 @@ def promise_text(
 
 
 def ways_text(future: Mapping[str, Any], ways: int, phrases: PromisePhrases = ENGLISH) -> str:
-    """A sentence that says how many of 100 future models accept at least one of several ways: a person needs only one.
+    """A sentence that says how many of 100 future models accept at least one of several ways.
+
+    A person needs only one of them.
 
     Parameters
     ----------
     future : the object ``plan.validity.future`` of an answer
+    ways : number of ways
     """
     if ways == 1:
         return _first({**future, "interval": future["any_interval"]}, phrases)

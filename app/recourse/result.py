@@ -49,7 +49,10 @@ class PlanFutureCertificate(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCertificate:
-    """Bounds on the probability that a linear model accepts all of a plan, over the certificate's Gelbrich ball."""
+    """Bounds on the probability that a linear model accepts all members of a plan.
+
+    They hold over all distributions of its weights in the certificate's Gelbrich ball.
+    """
 
     lower: float
     upper: float
@@ -78,11 +81,11 @@ class Diagnostics(AnswerPart):
 
     @classmethod
     def since(cls, began: float, calls: int, rows: int) -> "Diagnostics":
-        """Diagnostics of a computation that began when `time.perf_counter()` was `began`."""
+        """Diagnostics of a computation; `began` is what `time.perf_counter()` was at its beginning."""
         return cls(model_calls=calls, model_rows=rows, elapsed_ms=1e3 * (time.perf_counter() - began))
 
     def plus(self, calls: int | None, rows: int | None) -> "Diagnostics":
-        """These diagnostics with further calls and rows added; None for both where any number is unknown."""
+        """These diagnostics with further model calls and rows added; both are None if any of the numbers is unknown."""
         if self.model_calls is None or self.model_rows is None or calls is None or rows is None:
             return replace(self, model_calls=None, model_rows=None)
         return replace(self, model_calls=self.model_calls + calls, model_rows=self.model_rows + rows)

@@ -7,14 +7,17 @@ MOST_DIGITS = 6
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share in per cent, without the sign; only a share of 0 reads as 0, and only a share of 1 as 100."""
+    """A share in per cent, rounded to `digits` after the point, without the sign.
+
+    Only a share of 0 reads as 0, and only a share of 1 as 100.
+    """
     step = 10.0**-digits
     shown = 100.0 * share
     return f"{shown if share in (0.0, 1.0) else min(max(shown, step), 100.0 - step):.{digits}f}"
 
 
 def digits_apart(at: float | None, shares: Iterable[float | None]) -> int:
-    """Fewest digits after the point with which, in per cent, no other share reads like the cut-off `at`; 0 for None."""
+    """Fewest digits after the point that tell the share `at` in per cent from all other `shares`; 0 where it is None."""
     others = [share for share in shares if share is not None and share != at]
     if at is None:
         return 0

@@ -30,7 +30,7 @@ EXACT_MEANS = ("surrogate", "isotropic", "future")
 
 
 class Shift:
-    """How the model may change around one applicant: moments of its weights, computed when first needed."""
+    """How the model may change around one applicant: moments of its weights after retraining, computed when needed."""
 
     measured = False
     """Whether bounds also count what future models were seen to do, rather than a model of today's weights alone."""
@@ -41,7 +41,10 @@ class Shift:
 
     @cached_property
     def moments(self) -> WeightMoments:
-        """Mean and covariance of the weights of retrained models. Raises InvalidRequest, DegenerateSurrogate."""
+        """Mean and covariance of the weights of retrained models.
+
+        Raises InvalidRequest, DegenerateSurrogate.
+        """
         return local_model(self._problem, self._sample, self.params)[1]
 
     @property
@@ -59,7 +62,10 @@ class Shift:
         rows_raw: Float[np.ndarray, "n p"],  # noqa: ARG002
         points: Float[np.ndarray, "n m"],
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-        """Lower and upper validity of each raw row, in [0, 1], and whether both are tight; `points` are homogeneous."""
+        """Lower and upper validity of each raw row, in [0, 1], and a mask of rows for which both are tight.
+
+        `points` are the rows as homogeneous points: encoded, with 1 in a last column.
+        """
         return *validity_bounds(points, self.moments, self.params.ambiguity_radius), np.ones(len(points), dtype=bool)
 
     def moments_at(
@@ -68,11 +74,14 @@ class Shift:
         point: Float[np.ndarray, "m"],  # noqa: ARG002
         std: Float[np.ndarray, "d"],  # noqa: ARG002
     ) -> WeightMoments:
-        """Moments of weights that describe the scores of a raw row (homogeneous: `point`) and of its noisy copies."""
+        """Moments of model weights that describe the scores of one raw row and of its noisy copies.
+
+        `point` is the row as a homogeneous point; `std` is the noise of each encoded column.
+        """
         return self.moments
 
     def plan_moments(self, rows_raw: Float[np.ndarray, "n p"]) -> WeightMoments:  # noqa: ARG002
-        """Moments of model weights for the joint scores of several raw rows."""
+        """Moments of model weights that describe the scores of several raw rows together."""
         return self.moments
 
 
@@ -98,13 +107,13 @@ class _FutureShift(Shift):
 
     @property
     def centre(self) -> Float[np.ndarray, "m"]:
-        """Today's weights, intercept last, scaled to length 1."""
+        """Today's weights of the model, intercept last, scaled to length 1."""
         return self._today.theta / self._scale
 
     def bounds(
         self, rows_raw: Float[np.ndarray, "n p"], points: Float[np.ndarray, "n m"]
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-        """Lower and upper validity of each raw row by the held-back models' scores, and whether both are tight."""
+        """Lower and upper validity of each raw row, from the held-back models' scores, and a mask of rows with tight bounds."""
         return future_bounds(self._problem, rows_raw, points, self._scale, self.params.ambiguity_radius)
 
     def moments_at(
@@ -130,7 +139,7 @@ class _FutureShift(Shift):
 
 
 def shift_of(problem: RecourseProblem, sample: BoundarySample, params: CertificateParams) -> Shift:
-    """The `Shift` by the moments that `params` asks for. Raises `InvalidRequest` where the model lacks them."""
+    """Build the `Shift` with the moments that `params` names. Raises `InvalidRequest` where the model lacks them."""
     kind = _kind(problem, params)
     return (_FutureShift if kind == "future" else Shift)(problem, sample, params, kind)
 
@@ -148,12 +157,11 @@ def _kind(problem: RecourseProblem, params: CertificateParams) -> str:
 def local_model(
     problem: RecourseProblem, sample: BoundarySample, params: CertificateParams
 ) -> tuple[LinearModel, WeightMoments]:
-    """The local linear model of the decision, and the moments of the weights after retraining, for a search.
+    """The local linear model of the decision, and the moments of its weights after retraining; for a search.
 
-    Moments `future` are those of the future models that a search may ask, not of the held-back ones.
-
-    A linear black box is its own local model, with all of its weights; that of any other is the nominal surrogate
-    (radius 0 for both classes).
+    Moments `future` come from the future models that a search may ask, not from those held back. A linear black box is
+    its own local model, with all of its weights; for any other black box, it is the nominal surrogate, whose radius is
+    0 for both classes.
 
     Raises
     ------

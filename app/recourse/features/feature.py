@@ -196,6 +196,7 @@ class Feature(InputPart):
     @property
     def states_raw(self) -> tuple[float, ...]:
         """Raw numbers that stand for states: `MISSING` if it is allowed, then special codes in ascending order.
+
         Empty for a categorical feature, whose missing category is a level.
         """
         missing = (MISSING,) if self.missing and not self.is_group else ()

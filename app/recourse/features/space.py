@@ -17,11 +17,11 @@ SENT_ROUNDING = 1e-9
 
 
 class FeatureSpace:
-    """The features of a model in order, with fitted scales; converts between records, raw rows and encoded points.
+    """The features of a model with their fitted scales; converts between JSON records, raw rows and encoded points.
 
     Parameters
     ----------
-    features : features in the model's column order; each one that is encoded as a number has `center` and `scale`.
+    features : all features in the manifest's order; each one that is encoded as a number has `center` and `scale`
     """
 
     def __init__(self, features: Sequence[Feature]) -> None:
@@ -82,7 +82,7 @@ class FeatureSpace:
 
     @cached_property
     def feature_of_column(self) -> Int[np.ndarray, "d"]:
-        """Index of the feature that each encoded column belongs to."""
+        """For each encoded column, the index of the feature that it belongs to."""
         return np.repeat(np.arange(self.p), [span.stop - span.start for span in self.spans])
 
     @cached_property
@@ -94,26 +94,29 @@ class FeatureSpace:
 
     @cached_property
     def most_spreads(self) -> Float[np.ndarray, "p"]:
-        """The most that a change can move each feature, in spreads: 1 for a categorical one, else infinite."""
+        """The longest distance that each feature can move, in spreads: 1 for a categorical feature, else infinite."""
         most = np.full(self.p, np.inf)
         most[self.groups] = 1.0
         return most
 
     @cached_property
     def holds_values(self) -> Bool[np.ndarray, "d"]:
-        """Mask of the encoded columns that hold a number or a category, and not a state such as missing."""
+        """Mask of the encoded columns that hold a number or a category; false for columns of states."""
         values = np.ones(self.d, dtype=bool)
         values[self.state_columns] = False
         return values
 
     @cached_property
     def noisy_columns(self) -> Int[np.ndarray, "k"]:
-        """Indices of the encoded columns that noise applies to: numbers that people may not implement exactly."""
+        """Indices of the encoded columns to which noise applies: numbers that people may implement inexactly."""
         return np.array([self.spans[j].start for j, f in enumerate(self.features) if f.is_number and f.noise], np.intp)
 
     @cached_property
     def lattice_raw(self) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p"]]:
-        """Step between each feature's legal raw numbers (0 where any number is allowed), and one of these numbers."""
+        """For each feature, the step between its legal raw numbers, and one of these numbers.
+
+        The step is 0 where any number is allowed.
+        """
         step, anchor = np.array([feature.lattice_raw for feature in self.features], dtype=float).reshape(-1, 2).T
         return step, anchor
 
@@ -130,20 +133,23 @@ class FeatureSpace:
 
     @cached_property
     def limits_raw(self) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p"]]:
-        """Smallest and largest legal raw number of each feature."""
+        """Two rows: the smallest and the largest legal raw number of each feature."""
         low, high = zip(*(feature.range_raw for feature in self.features), strict=True)
         return np.array(low, dtype=float), np.array(high, dtype=float)
 
     @cached_property
     def fill_raw(self) -> Float[np.ndarray, "m"]:
-        """For each feature in `numeric`, the raw number that is encoded in place of a state: `fill`, else `center`."""
+        """For each feature in `numeric`, the raw number that is encoded in place of a state.
+
+        It is the feature's `fill`, or its `center` where it has none.
+        """
         fills = [self.features[j].fill_raw for j in self.numeric.tolist()]
         return np.array(
             [c if fill is None else fill for c, fill in zip(self.center_raw.tolist(), fills, strict=True)], dtype=float
         )
 
     def in_state(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
-        """Mask of the values that are missing or special codes; false for a missing category, which is a level."""
+        """Mask, per row and feature, of missing values and special codes; a missing category is a level instead."""
         found = np.zeros(rows_raw.shape, dtype=bool)
         for k, state in zip(self.state_numbers.tolist(), self.states_raw.tolist(), strict=True):
             found[:, self.numeric[k]] |= rows_raw[:, self.numeric[k]] == state
@@ -168,10 +174,10 @@ class FeatureSpace:
         return X
 
     def decode(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n p"]:
-        """The raw row in the schema's limits that is nearest to each encoded point; whole numbers are rounded.
+        """For each encoded point, the nearest raw row within the limits of the schema; whole numbers are rounded.
 
-        A category is the one with the largest column. A feature is missing, or a special code, where the column of that
-        state is above one half.
+        Of a categorical feature, the category with the largest column is taken. A feature is missing or has a special
+        code where the column of this state is above one half.
         """
         rows_raw = np.empty((len(X), self.p))
         rows_raw[:, self.numeric] = X[:, self.numeric_columns] * self.scale_raw + self.center_raw
@@ -184,14 +190,17 @@ class FeatureSpace:
         return rows_raw
 
     def same_columns(self, other: "FeatureSpace") -> bool:
-        """Whether another space has the same features with the same values and states; scales may differ."""
+        """Whether the `other` space has the same features, values and states; its scales may differ."""
         return self.columns == other.columns and all(
             (mine.type, mine.levels) == (theirs.type, theirs.levels)
             for mine, theirs in zip(self.features, other.features, strict=True)
         )
 
     def recode(self, X: Float[np.ndarray, "n d"], other: "FeatureSpace") -> Float[np.ndarray, "n d"]:
-        """Encoded points `X` of `other`, a space with the same columns, converted to encoded points of this space."""
+        """The encoded points `X` of another space converted to encoded points of this one.
+
+        `other` is that space; it has the same encoded columns, in other units.
+        """
         recoded = X.copy()
         raw = X[:, other.numeric_columns] * other.scale_raw + other.center_raw
         for k, column in zip(self.state_numbers, self.state_columns, strict=True):
@@ -204,11 +213,11 @@ class FeatureSpace:
 
         Parameters
         ----------
-        pointer : JSON pointer of the record in the caller's input; pointers of faults start with it
+        pointer : JSON pointer to the record in the caller's input; pointers of faults begin with it
 
         Raises
         ------
-        InvalidRecord : the record is not legal; it has every fault, with its pointer
+        InvalidRecord : the record is not legal; the error has every fault with its pointer
         """
         row_raw, faults = self._read(record, pointer)
         if faults:
@@ -216,7 +225,10 @@ class FeatureSpace:
         return row_raw
 
     def read_many(self, records: Iterable[Mapping[str, object]], *, pointer: str) -> Float[np.ndarray, "n p"]:
-        """The raw rows of JSON records. Raises `InvalidRecord` with every fault, at ``{pointer}/{index}/{feature}``."""
+        """The raw rows of JSON records.
+
+        Raises `InvalidRecord` with every fault of all records, at ``{pointer}/{index}/{feature}``.
+        """
         rows: list[Float[np.ndarray, p]] = []
         faults: list[Fault] = []
         for index, record in enumerate(records):
@@ -267,7 +279,7 @@ class FeatureSpace:
         return faults
 
     def derive(self, rows_raw: Float[np.ndarray, "n p"]) -> dict[str, Float[np.ndarray, "n"]]:
-        """By name, the raw numbers of each derived feature, one per row."""
+        """The raw numbers of each derived feature, by its name: an array with one number per row."""
         if self.derived is None:
             return {}
         return self.derived.values({name: rows_raw[:, j] for j, name in enumerate(self.names)})
@@ -299,7 +311,7 @@ class FeatureSpace:
         return {name: j for j, name in enumerate(self.names)}
 
     def index(self, name: str) -> int | None:
-        """Column of a feature in a raw row; None for a name without a column."""
+        """Column of the feature `name` in a raw row; None for a name without a column, such as a derived feature's."""
         return self._index.get(name)
 
 
@@ -329,5 +341,5 @@ def _sent_wrong(feature: Feature, sent: object, value: float) -> str | None:
 
 
 def escape(name: str) -> str:
-    """A key, escaped for use in a JSON pointer."""
+    """A key with the escapes that a JSON pointer needs."""
     return name.replace("~", "~0").replace("/", "~1")

@@ -41,14 +41,17 @@ class Departure(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Reference records that an applicant is compared with, and their scores."""
+    """The reference records with which an applicant is compared, and their scores."""
 
     rows_raw: Float[np.ndarray, "n p"]
     scores: Float[np.ndarray, "n"]
 
     @classmethod
     def of(cls, reference: Reference, against: Against) -> "Comparison":
-        """The reference records to compare with: all, or the accepted ones of lowest score, if there are any."""
+        """The comparison with all reference records, or with those just above the threshold.
+
+        The latter are the accepted records of lowest score; there are none where the model accepts no reference record.
+        """
         if against is Against.EVERYONE:
             return cls(rows_raw=reference.rows_raw, scores=reference.scores)
         accepted = np.flatnonzero(favourable(reference.scores))
@@ -63,11 +66,11 @@ class Comparison:
 
 
 def usual_raw(feature: Feature, column_raw: Float[np.ndarray, "n"]) -> float:
-    """The usual value of a column, as a raw number.
+    """The usual value in one column of raw values: the value that most people have, or else a middle value.
 
-    The average of amounts, the median of whole numbers and of levels, the most common category. For numbers it is the
-    value that a share of `COMMON` has, if there is one: an average of a few large ones and of zeros is nobody's, and
-    nobody has 0.98 children. Missing values and special codes do not count unless there is nothing else.
+    The middle value is the mean of amounts, the median of whole numbers and of levels, the most common category. A
+    number that at least the share `COMMON` of the records has comes before it: nobody has the mean of many zeros and a
+    few large amounts. Missing values and special codes count only where there is nothing else.
     """
     quantities = column_raw[~np.isin(column_raw, feature.states_raw)]
     if quantities.size and feature.is_number:
@@ -87,17 +90,20 @@ def _most_common(column_raw: Float[np.ndarray, "n"]) -> tuple[float, float]:
 
 
 def departure(feature: Feature, value_raw: float, usual_raw: float) -> Departure | None:
-    """Which way a value differs from the usual one; None if equal, a category, missing or a special code."""
+    """Whether a value is above or below the usual one.
+
+    None where both are equal, for categories, and where either is missing or a special code.
+    """
     if feature.is_group or value_raw == usual_raw or not {value_raw, usual_raw}.isdisjoint(feature.states_raw):
         return None
     return Departure.TOO_HIGH if value_raw > usual_raw else Departure.TOO_LOW
 
 
 def is_unadvised(feature: Feature, departed: Departure | None) -> bool:
-    """Whether the lender says that the value differs from the usual one in the good direction.
+    """Whether the lender takes the value for a good one, although it differs from the usual one.
 
-    The lender says so by advice that only moves the feature in this direction, since no advice is to drink or to owe
-    more, or by stating reasons for the other direction only.
+    The lender does where advice may only move the feature further away from the usual value, since no advice is to
+    drink or to owe more. The lender also does by stating a reason only for values on the other side of the usual one.
     """
     if departed is None:
         return False
@@ -122,7 +128,7 @@ def reason_text(feature: Feature, value_raw: float, departed: Departure | None, 
     Parameters
     ----------
     feature : the feature, with its words in the language of `phrases`
-    departed : which way the value differs where this lowered the score; None where it is neither too high nor too low
+    departed : `TOO_HIGH` or `TOO_LOW` where that lowered the score; None where the value is neither
     """
     words, own = {"Name": title_text(feature), "to": value_text(feature, value_raw, phrases)}, feature.reason
     if value_raw in feature.states_raw or feature.value(value_raw) is None:
@@ -145,7 +151,7 @@ def _is_time(feature: Feature, phrases: Phrases) -> bool:
 
 
 def value_text(feature: Feature, value_raw: float, phrases: Phrases = ENGLISH) -> str:
-    """A value as people say it; empty where it is missing."""
+    """A raw value as people say it; empty where the value is missing."""
     if value_raw in feature.special:
         return feature.special[value_raw]
     value = feature.value(value_raw)
@@ -155,7 +161,7 @@ def value_text(feature: Feature, value_raw: float, phrases: Phrases = ENGLISH) -
 
 
 def usual_text(feature: Feature, usual_raw: float, phrases: Phrases = ENGLISH) -> str:
-    """The usual value in words; an average of amounts keeps its own digits, whatever decimals the feature has."""
+    """The usual value in words; a mean shows its own digits, whatever `decimals` the feature has."""
     if feature.is_number and usual_raw not in feature.states_raw:
         feature = replace(feature, type=FeatureType.CONTINUOUS, decimals=None)
     return value_text(feature, usual_raw, phrases)

@@ -90,7 +90,7 @@ class FoundReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The reasons for a refusal, or why there are none."""
+    """The reasons for a refusal with the figures behind them, or why there are no reasons."""
 
     status: ReasonsStatus
     against: Against
@@ -107,11 +107,11 @@ class Explanation:
 
 
 def explain(problem: RecourseProblem, params: ReasonsParams, meter: Meter | None = None) -> Explanation:
-    """The features that lowered the score most, compared with reference records.
+    """The reasons for a refusal: the features that lowered the score most, compared with reference records.
 
     Parameters
     ----------
-    meter : meter of the problem's black box that counts the calls of a larger answer; None for one of its own
+    meter : the meter that counts the model calls, where they are part of a larger answer; None for a new one
 
     Raises
     ------

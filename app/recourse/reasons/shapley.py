@@ -41,7 +41,10 @@ LEAST_RECORDS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contributions:
-    """The contribution of each feature to a score; their sum is the score less the mean of the compared records."""
+    """The contribution of each feature to a score.
+
+    The contributions add up to the difference between the score and the mean score of the records compared with.
+    """
 
     values: Float[np.ndarray, "p"]
     """Contributions, in units of the score."""
@@ -57,12 +60,12 @@ class Contributions:
 def contributions(
     meter: Meter, factual_raw: Float[np.ndarray, "p"], factual_score: float, others: Comparison, seed: int
 ) -> Contributions:
-    """The contribution of each feature to the difference of a score from the mean score of `others`.
+    """The contribution of each feature to the difference between the factual's score and the mean score of `others`.
 
     Raises
     ------
-    DeadlineExceeded, BudgetExceeded : time or budget ran out before there was an estimate; if they run out later, the
-        standard errors are larger
+    DeadlineExceeded, BudgetExceeded : time or budget ran out before the first estimate; later, they only make standard
+        errors larger
     ModelOutputInvalid : the model gave no finite score for most of the rows
     """
     black_box = meter.black_box

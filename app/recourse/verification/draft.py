@@ -31,7 +31,7 @@ class Draft:
 
     Parameters
     ----------
-    meter : its calls and rows until now are not counted as this answer's
+    meter : counts model calls and rows; those counted before now are not this answer's
     """
 
     def __init__(self, problem: RecourseProblem, meter: Meter) -> None:
@@ -75,22 +75,23 @@ class Draft:
 
     @property
     def calls(self) -> int:
-        """Model calls of this answer."""
+        """Number of model calls made for this answer."""
         return self.meter.calls - self._calls_before
 
     @property
     def rows(self) -> int:
-        """Number of records that this answer's model calls asked about."""
+        """Number of records that the model calls of this answer asked about."""
         return self.meter.rows - self._rows_before
 
     def scores(self, rows_raw: Float[np.ndarray, "n p"], *, further: bool = False) -> Float[np.ndarray, "n"]:
-        """The black box's scores of legal records that differ from the applicant's own, in one call.
+        """The black box's scores of legal records that differ from the applicant's own, from one model call.
 
-        NaN for other records, for all but the first of equal adjacent rows, and where the model gave no finite score.
+        The score is NaN for other records, for a row that equals the row before it, and where the model gave none that
+        is finite.
 
         Parameters
         ----------
-        further : whether these records continue the previous call, which only a model that is not remote allows
+        further : whether the rows count as part of the previous call; never with a remote model
         """
         if not further:
             self.calls_left -= 1
@@ -106,10 +107,18 @@ class Draft:
         return scores
 
     def score(self, rows_raw: Float[np.ndarray, "n p"], *, further: bool = False) -> Float[np.ndarray, "n"]:
-        """The black box's scores of raw rows, NaN where it gave none. Raises DeadlineExceeded, BudgetExceeded.
+        """The black box's scores of raw rows, from one model call; NaN where it gave none that is finite.
 
-        A remote model is asked in the same request about records between the cheapest of these rows and the applicant's
-        own: the order of an answer's changes follows from their scores (`app.recourse.steps`).
+        In the same call, a remote model is asked about records between the cheapest rows and the applicant's own. Their
+        scores give the order of an answer's changes (`app.recourse.steps`).
+
+        Parameters
+        ----------
+        further : whether the rows count as part of the previous call
+
+        Raises
+        ------
+        DeadlineExceeded, BudgetExceeded : time or budget do not allow the call
         """
         remote, actions = self.meter.black_box.remote, self.actions
         if remote is None:
@@ -126,7 +135,7 @@ class Draft:
         return self.meter.score_raw(rows_raw)
 
     def remember_refused(self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"]) -> None:
-        """Keep as `nearest` the refused record with the highest score so far."""
+        """Keep the refused record with the highest score as `nearest`, unless an earlier one has a higher score."""
         finite = np.flatnonzero(scores < 0.0)
         if finite.size:
             pick = int(finite[scores[finite].argmax()])
@@ -134,12 +143,17 @@ class Draft:
                 self.nearest = self.counterfactual(rows_raw[pick], scores[pick])
 
     def remember_missed(self, miss: float, row_raw: Float[np.ndarray, "p"], score: float) -> None:
-        """Keep an accepted record as `missed` if it misses the method's promise by less than the one kept so far."""
+        """Keep an accepted record as `missed`, unless an earlier one misses the method's promise by less.
+
+        Parameters
+        ----------
+        miss : by how much the record misses the promise
+        """
         if self.missed is None or miss < self.missed[0]:
             self.missed = (miss, self.counterfactual(row_raw, score))
 
     def counterfactual(self, row_raw: Float[np.ndarray, "p"], score: float) -> Counterfactual:
-        """A scored record, with the method's report on it."""
+        """A scored raw row as a counterfactual: with its cost, its changes and the method's report."""
         score = float(score)
         return Counterfactual(
             row_raw=row_raw,
@@ -152,7 +166,10 @@ class Draft:
         )
 
     def fallback_rows(self) -> Float[np.ndarray, "n p"]:
-        """Legal raw rows near to the method's own constraint, then rows that no method proposed."""
+        """Legal raw rows to verify where no proposal is accepted.
+
+        First come rows that nearly meet the method's own constraint, then rows that no method proposed.
+        """
         rank = self.actions.cost if self.candidates is None else self.candidates.rank
         measured = isinstance(self.candidates, Candidates) and self.candidates.shortfall is not None
         # Samples lie near the boundary: a promise that is measured at each record is not kept there.
@@ -163,7 +180,7 @@ class Draft:
 
     @property
     def misses(self) -> bool:
-        """Whether the single counterfactual that was found is known to miss the method's own constraint."""
+        """Whether one counterfactual was found that is known to miss the method's own constraint; false for a plan."""
         if not (self.found and self.fallback and isinstance(self.candidates, Candidates)):
             return False
         row_raw = self.found[0].row_raw
@@ -171,13 +188,16 @@ class Draft:
 
     @property
     def price_warnings(self) -> list[str]:
-        """At most one warning: that an answer that misses the method's own constraint costs far more than others."""
+        """A list with at most one warning, about an answer that misses the method's own constraint.
+
+        It says that the answer costs far more than the cheapest record that the model accepted.
+        """
         if not (self.misses and self.least_cost <= FAR_CHEAPER * self.found[0].cost):
             return []
         return [PRICE_WARNING.format(self.least_cost, self.found[0].cost)]
 
     def note_how_far(self) -> None:
-        """Mark a single counterfactual that misses the method's own constraint, with a warning of how far it gets."""
+        """If the counterfactual found misses the method's own constraint, mark it so and warn how far it gets."""
         if self.found and isinstance(self.candidates, Candidates):
             sentence = self.candidates.how_far(self.found[0].row_raw)
             if sentence is not None:

@@ -34,11 +34,15 @@ CLOSE_MARGIN = 0.1
 
 @lru_cache(maxsize=256)
 def aim(share: float, search: int, held_back: int) -> int:
-    """Number of models in the search set that must accept a record so that, mostly, `share` of the held-back ones do.
+    """Number of models in the search set that must accept a record, so that it will likely reach `share` held back.
 
-    Records are chosen for what the search set says, so one acceptance is not counted. The held-back count then has a
-    beta-binomial law; the answer is the smallest number with which it reaches the share with the probability `SURE`, or
-    all models.
+    The search picks records that the search set accepts, so one acceptance is not counted. The number of acceptances
+    among the `held_back` models then has a beta-binomial law. The answer is the smallest number with which at least
+    `share` of these models accept with probability `SURE`, or else `search`, all models of the search set.
+
+    Parameters
+    ----------
+    search, held_back : numbers of models in the search set and among the held-back models
     """
     needed = models_needed(share, held_back)
     h = np.arange(needed, held_back + 1)
@@ -62,14 +66,15 @@ def verify_committee(
     share: float,
     known: Sequence[Counterfactual] = (),
 ) -> None:
-    """Put the best record that today's model and a share of the future models accept in place of what was found.
+    """Replace the answer found so far by the best record that today's model and enough future models accept.
 
-    The method's own objective decides what is best. A promise that it measures on the black box is kept as well, and so
-    is its own constraint where the request sets one of its knobs; a knob at its default yields to `share`.
+    The method's own objective decides which record is best. A promise that the method measures on the black box is kept
+    as well. The method's own constraint is kept only where the request sets one of its knobs; otherwise `share` takes
+    its place.
 
     Parameters
     ----------
-    share : least share of the future models in the search set
+    share : least share of the future models in the search set that must accept the record
     known : records of earlier answers to this applicant, as further candidates
     """
     draft.aimed = True
@@ -160,7 +165,10 @@ class _Committee:
         ]
 
     def one(self, proposals: Float[np.ndarray, "n p"]) -> None:
-        """Find the best record; where a promise is missed, raise the score asked of today's model until it is kept."""
+        """Find the best record.
+
+        Where it misses a promise, raise the score that today's model must give, until a record keeps the promise.
+        """
         margin = enough = missed = LAST_BITS
         kept: Reached | None = None
         for _ in range(PROMISE_ROUNDS):
@@ -181,7 +189,7 @@ class _Committee:
             self.draft.found = [self.draft.counterfactual(kept.row_raw, kept.own_score)]
 
     def plan(self, candidates: PlanCandidates, proposals: Float[np.ndarray, "n p"]) -> None:
-        """Move each member as little as needed, and choose the best plan among the records that the models accept."""
+        """Move each member as little as needed so that the models accept it, and choose the best plan of these."""
         draft = self.draft
         moved = [self._run(proposals[:0], row_raw)[1] for row_raw in proposals]
         found = [one for one in moved if one is not None]

@@ -10,13 +10,15 @@ from app.recourse.verification.draft import Draft
 
 
 def verify_plan(draft: Draft, candidates: PlanCandidates) -> Reason:
-    """Verify the plan and possible replacements of its members, choose the best of what is accepted, and fill it up.
+    """Verify a plan and replacements of its members, and choose the best plan of accepted records.
 
-    Where the model accepts the whole plan, nothing replaces a member: the call has two parts, and the second is made
-    only if members are missing. A remote model is paid per call and gets all proposals at once. Fallback records fill
-    up a plan that lacks members; if only one call is left, it contains them.
+    A local model is asked about the members first, and about replacements only if it refuses a member. A remote model
+    is paid per call, so one call asks about all. Fallback records fill up a plan that lacks members; if only one call
+    is left, it asks about them, too.
 
-    Returns the reason to give if none is accepted.
+    Returns
+    -------
+    The reason to give if no record is accepted.
     """
     rows_raw, members = candidates.plan_raw, len(candidates.plan_raw)
     if not members:

@@ -45,11 +45,15 @@ LEFT_OUT_WARNING = (
 
 
 def verify_one(draft: Draft, candidates: Candidates, known: list[Counterfactual]) -> Reason:
-    """Verify a method's proposals for one counterfactual; returns the reason to give if none is accepted.
+    """Verify a method's proposals for one counterfactual.
 
     Parameters
     ----------
     known : records that the black box accepted in earlier answers; a better one replaces the record found
+
+    Returns
+    -------
+    The reason to give if no proposal is accepted.
     """
     best = _Best(draft)
     reason = _climb(draft, candidates, best)
@@ -62,7 +66,7 @@ def verify_one(draft: Draft, candidates: Candidates, known: list[Counterfactual]
 
 
 def verify_fallback(draft: Draft) -> None:
-    """Verify records that need not meet the method's own constraint, then cheaper ones nearby that meet it."""
+    """Verify fallback records, which may miss the method's own constraint, then cheaper records nearby that meet it."""
     best = _Best(draft)
     best.verify(np.empty((0, draft.actions.space.p)), fallback=draft.fallback_rows())
     if draft.found and draft.all_changes is None and best.shortfall is None and draft.meter.black_box.remote is None:
@@ -73,10 +77,10 @@ def verify_fallback(draft: Draft) -> None:
 
 
 def verify_offered(draft: Draft, rows_raw: Float[np.ndarray, "n p"]) -> None:
-    """Verify records that the caller knows to be accepted; the cheapest, with fewer and smaller changes, is the answer.
+    """Verify records that the caller expects the model to accept; the answer is the cheapest that it accepts.
 
-    As with other records that no method proposed, the answer may miss the method's own constraint, but not a promise
-    that is measured.
+    Changes of this record are then undone or made smaller, as long as the model accepts the result. The answer may miss
+    the method's own constraint, but not a promise that the method measures.
     """
     candidates = draft.candidates if isinstance(draft.candidates, Candidates) else None
     row_raw: Float[np.ndarray, p] | None = None
@@ -294,11 +298,16 @@ class _Best:
         fallback: Float[np.ndarray, "m p"] | None = None,
         further: bool = False,
     ) -> Bool[np.ndarray, "n"]:
-        """Ask the black box about these records in one call. Returns a mask of the proposals that are good answers.
+        """Ask the black box about `proposals` and `fallback` in one call, and keep the best answer.
 
         Parameters
         ----------
-        further : whether these records continue the previous call, which only a model that is not remote allows
+        fallback : records that may be the answer where no proposal is a good one
+        further : whether the rows count as part of the previous call; never with a remote model
+
+        Returns
+        -------
+        Mask of the proposals that are good answers: accepted, and keeping a promise that the method measures.
         """
         draft, n = self.draft, len(proposals)
         proposals = draft.actions.clock.settled(proposals)
@@ -337,11 +346,15 @@ class _Best:
     def keep(
         self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"], *, proposed: bool = True
     ) -> Bool[np.ndarray, "n"]:
-        """Keep the best good answer among these records, or else the nearest one. Returns a mask of the good ones.
+        """Keep the best good answer among the rows; without an accepted row, the refused one with the highest score.
 
         Parameters
         ----------
-        proposed : whether the method proposed them, so that they meet its constraint
+        proposed : whether the method proposed the rows, so that they meet its own constraint
+
+        Returns
+        -------
+        Mask of the good answers: accepted, and keeping a promise that the method measures.
         """
         draft = self.draft
         good = draft.problem.black_box.accepts(scores)
