@@ -17,7 +17,7 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def digits_apart(at: float | None, shares: Iterable[float | None]) -> int:
-    """Fewest digits after the point that tell the share `at` in per cent from all other `shares`; 0 where it is None."""
+    """Fewest digits after the point that tell the share `at`, in per cent, from other `shares`; 0 if `at` is None."""
     others = [share for share in shares if share is not None and share != at]
     if at is None:
         return 0

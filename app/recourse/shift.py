@@ -113,7 +113,7 @@ class _FutureShift(Shift):
     def bounds(
         self, rows_raw: Float[np.ndarray, "n p"], points: Float[np.ndarray, "n m"]
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-        """Lower and upper validity of each raw row, from the held-back models' scores, and a mask of rows with tight bounds."""
+        """Lower and upper validity of each raw row by the held-back models' scores, and a mask of tight bounds."""
         return future_bounds(self._problem, rows_raw, points, self._scale, self.params.ambiguity_radius)
 
     def moments_at(
