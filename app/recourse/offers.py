@@ -7,9 +7,8 @@ change (`change`, `max_change`, `least_change`) limits no offer. Terms are few, 
 in one call; where there are too many, about evenly spaced ones, and then between the best that it accepts and the next.
 
 Which way a term is better is stated, by the manifest or by the request. An offer is listed if no other one is at least
-as good in every term with a direction, better in one, and equal in all terms without. The best that is accepted lies at
-the edge of what is accepted, so the next model may well refuse it: with `RecourseProblem.future_validity` future models
-of the search set have to accept it too.
+as good in every term with a direction, better in one, and equal in all terms without. The best lies at the edge, so the
+next model may refuse it: with `RecourseProblem.future_validity` future models of the search set accept it too.
 """
 
 import math
@@ -66,18 +65,13 @@ NO_OFFER: Mapping[NoOffer, str] = {
         "As the applicant is, the model refuses every combination of terms that was asked about; there are too many to "
         "ask about all."
     ),
-    NoOffer.UNSURE: (
-        "As the applicant is, the model accepts some terms today, but none that enough of the future models accept too."
-    ),
+    NoOffer.UNSURE: "As the applicant is, the model accepts some terms, but none that enough future models accept too.",
     NoOffer.NONE_LEGAL: "The rules of the model and the constraints of the request leave no other terms to offer.",
     NoOffer.DEADLINE: "The time limit was reached before the model was asked about all terms.",
     NoOffer.BUDGET: "The model's request budget was used up before it was asked about all terms.",
     NoOffer.MODEL_OUTPUT_INVALID: "The model gave no finite score for this record.",
 }
 """The public sentence of each."""
-
-COMPLETE = (None, NoOffer.ALL_REFUSED, NoOffer.UNSURE, NoOffer.NONE_LEGAL)
-"""Outcomes after the model was asked about all that was to be asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +160,8 @@ def offers(
     score = search.factual_score
     if math.isnan(score):
         verdict = verdict or NoOffer.MODEL_OUTPUT_INVALID
-    elif verdict is None and search.refused and not len(search.rows_raw):
+    every = search.every and verdict is None
+    if verdict is None and search.refused and not len(search.rows_raw):
         verdict = search.why_none
     listed = () if verdict is not None or not search.refused else search.listed(most)
     return Offers(
@@ -177,7 +172,7 @@ def offers(
         more=0 if verdict else len(search.rows_raw) - len(listed),
         signs=signs,
         asked=search.asked,
-        every=search.every and verdict in COMPLETE,
+        every=every,
         verdict=verdict,
         diagnostics=Diagnostics.since(began, meter.calls, meter.rows),
     )
