@@ -11,15 +11,15 @@ LONGEST_PAUSE_S = 15.0
 
 
 async def pause(closing: asyncio.Event, seconds: float) -> None:
-    """Wait for `seconds`, or until `closing` is set if that is sooner."""
+    """Wait for `seconds`; end sooner if `closing` is set."""
     with suppress(TimeoutError):
         await asyncio.wait_for(closing.wait(), seconds)
 
 
 async def persist(attempt: Callable[[], Awaitable[bool]], closing: asyncio.Event) -> bool:
-    """Await `attempt` until it returns true, at least once, with growing pauses; returns whether it did.
+    """Await `attempt` again and again, with growing pauses, until it returns true; returns whether it did.
 
-    It gives up once `closing` is set.
+    There is at least one attempt, and none after `closing` is set.
     """
     pause_s = FIRST_PAUSE_S
     while not await attempt():

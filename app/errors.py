@@ -12,14 +12,17 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault of an input: a JSON pointer to its place, and a sentence."""
+    """One error in an input: the JSON pointer to its place, and a sentence that says what is wrong."""
 
     pointer: str
     """JSON pointer into the input; "" for the whole input."""
     detail: str
 
     def under(self, prefix: str) -> "Fault":
-        """The same fault of a larger input that has this one at `prefix`, a JSON pointer."""
+        """The fault with `prefix`, a JSON pointer, put before its own pointer.
+
+        It is then a fault of a larger input, which contains the original input at `prefix`.
+        """
         return Fault(prefix + self.pointer, self.detail)
 
 
@@ -42,7 +45,7 @@ class RecourseError(Exception):
 
     @property
     def sentence(self) -> str:
-        """The detail and every fault on one line."""
+        """The detail of the error, and then every fault, as one line."""
         return "; ".join([self.detail, *(f"{fault.pointer or '/'}: {fault.detail}" for fault in self.faults)])
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,7 +59,7 @@ class RecourseError(Exception):
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> "RecourseError":
-        """The error that `to_dict` described."""
+        """The error from which `to_dict` made `data`."""
         error_class = ERRORS[data["code"]]
         return error_class(data["detail"], faults=[Fault(**fault) for fault in data["faults"]], **data["facts"])
 

@@ -28,11 +28,11 @@ class _Entry:
 
 
 class Kept(LRUCache[Hashable, _Entry]):
-    """A cache that drops the least recently used entries, and remembers the owners of those that it dropped.
+    """A cache that drops the entries used least recently, and notes the names of the owners of dropped entries.
 
     Parameters
     ----------
-    room : most bytes of all entries
+    room : most bytes that all entries may have together
     """
 
     def __init__(self, room: int) -> None:
@@ -50,14 +50,14 @@ _kept = Kept(int(os.environ.get(ROOM, ROOM_MB)) << 20)
 
 
 def kept(key: Hashable, make: Callable[[], Value], *, name: str, size: Callable[[Value], int]) -> Value:
-    """The value that belongs to `key`: made by `make` on the first call, and again once it was dropped to make room.
+    """The cached value of `key`. `make` makes it on the first call, and again after it was dropped.
 
-    A single value is kept whatever its size.
+    Values are dropped to make room for others; the newest one is kept whatever its size.
 
     Parameters
     ----------
-    name : owner of the value, as `dropped` returns it
-    size : bytes of a value, roughly
+    name : owner of the value; `dropped` returns this name after the value was dropped
+    size : function that returns the approximate size of a value in bytes
     """
     if (entry := _kept.get(key)) is None:
         value = make()
@@ -67,6 +67,6 @@ def kept(key: Hashable, make: Callable[[], Value], *, name: str, size: Callable[
 
 
 def dropped() -> list[str]:
-    """Names of the owners whose values were dropped since the last call, each once."""
+    """Names of the owners whose values were dropped since the last call of `dropped`, each once."""
     names, _kept.given_up = list(dict.fromkeys(_kept.given_up)), []
     return names

@@ -55,7 +55,7 @@ def create_app(settings: Settings | None = None, kinds: Mapping[str, JobKind] = 
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server whose shutdown ends requests that wait for a job, since they would delay it."""
+    """A uvicorn server that ends requests which wait for a job when it shuts down; they would delay the shutdown."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -68,7 +68,10 @@ class Server(uvicorn.Server):
 
 
 def outdated_python(version: tuple[int, int, int]) -> tuple[int, int, int] | None:
-    """The release to update Python to, since this one parses cookies in quadratic time; None if it does not."""
+    """The release to which Python should be updated; None if `version` needs no update.
+
+    An outdated release needs quadratic time to parse cookies.
+    """
     mended = COOKIES_MENDED.get(version[1])
     return mended if mended is not None and version < mended else None
 
@@ -153,9 +156,9 @@ def _affordable(connections: int) -> int:
 
 
 def work(settings: Settings, kinds: Mapping[str, JobKind] = JOB_KINDS) -> None:
-    """Compute jobs until a signal to stop.
+    """Compute jobs until the process receives a signal to stop.
 
-    Raises `StateUnusable`; with a worker port, `Open` if other machines could use it without a key.
+    Raises `StateUnusable`. With a worker port, raises `Open` if other machines could use that port without a key.
     """
     begin(settings)
     if settings.worker_port is not None:
@@ -194,5 +197,5 @@ class _Reporter(Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture no signals."""
+        """Install no signal handlers; the worker has its own."""
         yield

@@ -35,7 +35,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneState:
-    """Numbers of child processes and waiting calls of a lane at one moment."""
+    """The numbers of child processes and of waiting calls in a lane, at one moment."""
 
     busy: int
     idle: int
@@ -51,8 +51,8 @@ class Metrics:
 
     Parameters
     ----------
-    lanes : returns the state of each lane by name; called whenever the metrics are read
-    quarantined : returns the names of the models in quarantine; called likewise
+    lanes : function that returns the state of each lane, by lane name; called whenever the metrics are read
+    quarantined : function that returns the names of the models in quarantine; called whenever the metrics are read
     """
 
     def __init__(
@@ -116,9 +116,10 @@ class Metrics:
         self._jobs.labels(kind, outcome).observe(seconds)
 
     def asked(self, model: str, found: Any) -> int:
-        """Count the model calls of an answer, and return the number of records in them.
+        """Count the model calls that an answer needed, and return the number of records in these calls.
 
-        The answer's `diagnostics` state its calls; a list with an item per record is one call.
+        The answer states both numbers in its `diagnostics`. An answer that is a list with one item per record needed
+        one call.
         """
         spent = found.get("diagnostics") if isinstance(found, dict) else None
         calls, rows = (1, len(found)) if isinstance(found, list) else (0, 0)
@@ -130,7 +131,7 @@ class Metrics:
         return int(rows)
 
     def budget(self, key: str, used: float) -> None:
-        """Set the share of its daily budget that a key has used, from 0."""
+        """Set the used share of the daily budget of an API key: 0 if nothing is used, 1 if all of it is."""
         self._budgets.labels(key).set(used)
 
     def replayed(self) -> None:
@@ -138,13 +139,16 @@ class Metrics:
         self._replayed.inc()
 
     def audited(self, model: str, version: str, broken: int) -> None:
-        """Set the number of promises that the newest audit of a version found broken."""
+        """Set how many promises were broken according to the newest audit against this version."""
         self._broken.labels(model, version).set(broken)
 
     def render(self, unfinished: Mapping[tuple[str, str], int], ready: Mapping[str, bool]) -> bytes:
         """All metrics as text in the format of Prometheus.
 
-        `unfinished` has the number of jobs that have not ended, by kind and state; `ready` whether each part is ready.
+        Parameters
+        ----------
+        unfinished : number of jobs that have not ended, by kind and state
+        ready : by part of the service, whether it is ready
         """
         self._unfinished.clear()
         for labels, count in unfinished.items():

@@ -21,7 +21,7 @@ traceparent: ContextVar[str | None] = ContextVar("traceparent", default=None)
 
 
 def origin_headers() -> list[tuple[str, str]]:
-    """HTTP headers that tell the server of a remote model which request of a client it is asked for."""
+    """HTTP headers for a request to a remote model; they identify the client's request that caused it."""
     found = {"X-Request-ID": request_id.get(), "traceparent": traceparent.get()}
     return [(name, value) for name, value in found.items() if value is not None]
 
@@ -66,7 +66,10 @@ class _PlaceHandler(logging.Handler):
     """Logs the place of a library's message, not its text."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the place in the library that logged; not its message, which may hold applicant data."""
+        """Log that a library has logged something, with the place in its code.
+
+        The library's message is left out, as it may hold data of applicants.
+        """
         error = record.exc_info[1] if record.exc_info else None
         facts = {} if error is None else {"trace": trace(error)}
         place = f"{record.filename}:{record.lineno} {record.funcName}"
@@ -74,7 +77,10 @@ class _PlaceHandler(logging.Handler):
 
 
 def trace(error: BaseException) -> list[str]:
-    """Class of an exception and the lines that raised it; not its message, which may hold applicant data."""
+    """The class of an exception, then the lines of code that raised it.
+
+    The exception's message is left out, as it may hold data of applicants.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     return [type(error).__name__, *(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames)]
 

@@ -43,7 +43,7 @@ class RemoteHost:
 
     @classmethod
     def parse(cls, text: str) -> "RemoteHost":
-        """The entry that a text ``[http://]host[:port][=range[+range...]]`` states. Raises `ValueError`."""
+        """The entry that `text` describes: ``[http://]host[:port][=range[+range...]]``. Raises `ValueError`."""
         found = _ENTRY.fullmatch(text)
         if found is None:
             raise ValueError(f'"{text}" is not of the form [http://]host[:port][=range]')
@@ -55,13 +55,13 @@ class RemoteHost:
         return cls(host=found["host"].strip("[]").lower(), port=port, plain=plain, ranges=ranges)
 
     def covers(self, scheme: str, host: str, port: int) -> bool:
-        """Whether this entry allows the scheme, host (in lower case) and port of a URL."""
+        """Whether this entry allows a URL with this scheme, host (in lower case) and port."""
         if port != self.port or not (scheme == "https" or (scheme == "http" and self.plain)):
             return False
         return host.endswith(self.host[1:]) if self.host.startswith("*.") else host == self.host
 
     def permits(self, address: str) -> bool:
-        """Whether this entry allows a connection to an IP address to which its host was resolved."""
+        """Whether this entry allows a connection to `address`, an IP address to which the entry's host was resolved."""
         try:
             own = embedded(ip_address(address))
         except ValueError:  # with a zone, such as fe80::1%eth0, so link-local
@@ -81,5 +81,5 @@ def embedded(address: Address) -> Address:
 
 
 def covering(hosts: Iterable[RemoteHost], scheme: str, host: str, port: int) -> RemoteHost | None:
-    """The first entry that allows the scheme, host and port of a URL; None where none does."""
+    """The first entry of `hosts` that allows a URL with this scheme, host and port; None if no entry allows it."""
     return next((one for one in hosts if one.covers(scheme, host, port)), None)

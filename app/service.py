@@ -81,11 +81,11 @@ class Service:
         self.access = Access(settings, self.ledger)
 
     def start(self, *, answers: bool = True) -> None:
-        """Start the child processes and open ledger and jobs; they become ready in the background.
+        """Start the child processes, and open the ledger and the jobs. They become ready in the background.
 
         Parameters
         ----------
-        answers : whether to start the child processes that answer requests; workers and most commands need none
+        answers : whether to start the child processes that answer requests; workers and most commands do not need these
         """
         self._answers = answers
         if answers:
@@ -97,7 +97,7 @@ class Service:
         self.calibrations.watch()
 
     async def close(self) -> None:
-        """End the child processes and close ledger and jobs; unfinished jobs continue at the next start."""
+        """End the child processes, and close the ledger and the jobs. Unfinished jobs continue at the next start."""
         await self.rehearsals.close()
         await self.calibrations.close()
         # The jobs first, or those in progress would seem to have crashed.
@@ -130,8 +130,8 @@ class Service:
     async def cancel(self, job_id: str) -> Job:
         """Cancel a job and stop its computation. Idempotent.
 
-        Raises `UnknownJob`, `JobFinished`, `NotReady`; `InsufficientScope` where another key submitted the job and this
-        one lacks the scope `recourse`.
+        Raises `UnknownJob`, `JobFinished`, `NotReady`; `InsufficientScope` where the caller's key did not submit the
+        job and lacks the scope `recourse`.
         """
         require_own_or(Scope.RECOURSE, (await self.jobs.get(job_id)).key)
         job = await self.jobs.cancel(job_id)
@@ -142,7 +142,7 @@ class Service:
     # --- operations ---
 
     async def problem_of_databases(self) -> str:
-        """The sentence that says why the ledger or the job store cannot be used; empty if both can."""
+        """A sentence on why the ledger or the job store cannot be used; empty if both can be used."""
         return await _problem(self.ledger.check()) or await _problem(self.jobs.check())
 
     async def readiness(self) -> Json:
@@ -162,7 +162,10 @@ class Service:
         }
 
     async def measured(self) -> bytes:
-        """The metrics in the format of Prometheus; numbers from the database are missing while it cannot be reached."""
+        """The metrics in the format of Prometheus.
+
+        While the database cannot be reached, the numbers that come from it are missing.
+        """
         unfinished: Mapping[tuple[str, str], int] = {}
         with suppress(NotReady):
             unfinished = await self.jobs.unfinished()
@@ -181,9 +184,10 @@ class Service:
 
 @asynccontextmanager
 async def opened(settings: Settings, *, answers: bool = False) -> AsyncIterator[Service]:
-    """A started service for a command, which computes no jobs; `answers` says whether the command asks models.
+    """Context manager: a started service for a command. It computes no jobs.
 
-    Raises `NotReady`, which says what is wrong with the databases.
+    `answers` says whether the command asks models. Raises `NotReady` where the databases cannot be opened; the error
+    says why.
     """
     service = Service(settings.model_copy(update={"run_jobs": False}))
     service.start(answers=answers)

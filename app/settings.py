@@ -181,7 +181,7 @@ class Settings(BaseSettings):
 
 
 def unknown_settings(names: Iterable[str]) -> list[str]:
-    """The names that begin like settings but name none, most likely because they are misspelt."""
+    """The names in `names` that begin like a setting but are no setting; most likely they are misspelt."""
     known = {f"RECOURSE_{name.upper()}" for name in Settings.model_fields}
     return sorted(
         name

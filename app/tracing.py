@@ -53,14 +53,14 @@ def send_spans(url: str, version: str) -> None:
 
 
 def end_spans() -> None:
-    """Send the last spans; blocks until they are sent, or the collector does not answer."""
+    """Send the last spans. Blocks until the collector has them, or sending has timed out."""
     if (shutdown := getattr(trace.get_tracer_provider(), "shutdown", None)) is not None:
         shutdown()
 
 
 @contextmanager
 def span(name: str, kind: trace.SpanKind = trace.SpanKind.INTERNAL, **facts: str | int) -> Iterator[trace.Span]:
-    """A tracing span that lasts as long as the block, and is the parent of spans in it."""
+    """Context manager: a tracing span that lasts as long as the block. Spans inside the block are its children."""
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         yield trace.INVALID_SPAN  # nothing is sent
         return
@@ -83,7 +83,10 @@ def span(name: str, kind: trace.SpanKind = trace.SpanKind.INTERNAL, **facts: str
 
 @contextmanager
 def child_span(name: str, **facts: str | int) -> Iterator[None]:
-    """Record how long the block takes, in a child process; the server makes a span of it with `add_child_spans`."""
+    """Context manager for a child process: records how long the block takes.
+
+    The server later makes a span of the record with `add_child_spans`.
+    """
     began = time.time_ns()
     try:
         yield
@@ -93,7 +96,7 @@ def child_span(name: str, **facts: str | int) -> Iterator[None]:
 
 
 def add_child_spans(spans: Iterable[Any]) -> None:
-    """Send the spans that a child process has recorded, with the current span of the server as their parent."""
+    """Send the spans that a child process has recorded; their parent is the current span of this process."""
     for name, began, ended, facts in spans:
         _TRACER.start_span(name, _parent(), attributes=facts, start_time=began).end(ended)
 

@@ -101,7 +101,10 @@ class Models:
         return sum(model.active for model in self._registry.list())
 
     def warnings(self) -> list[str]:
-        """Sentences that say which active versions cannot be used and why, or that no version is active."""
+        """A sentence on each active version that cannot be used, and on each whose future models cannot be made.
+
+        If no version is active, one sentence that says so.
+        """
         if not self.active() and not self.problems():
             return [NONE_ACTIVE]
         broken = [version.error.detail for version in self._registry.broken() if version.active]
@@ -142,21 +145,21 @@ class Models:
             raise ModelUnusable(f"No model can be looked for: {UNREADABLE}.")
 
     def ref(self, model: RegisteredModel) -> ModelRef:
-        """The reference by which child processes and jobs identify the model."""
+        """The `ModelRef` by which child processes and jobs identify the model."""
         return ModelRef.of(self._store, model)
 
     async def admit(self, model: RegisteredModel) -> None:
-        """Raise `ModelQuarantined` or `DailyBudgetSpent` where a job about the model would fail at once."""
+        """Raise `ModelQuarantined` or `DailyBudgetSpent` if either would make a job about this model fail at once."""
         self._quarantine.require(model.name)
         await self._budgets.require()
 
     async def ask(
         self, model: RegisteredModel, work: Callable[..., Any], *args: Any, timeout_ms: int | None = None
     ) -> Any:
-        """Run a function about a model in a child process, and return its result.
+        """Run the function `work` about a model in a child process, and return its result.
 
-        The records that the function asks the model about count towards the daily budget. The time limit does not
-        include loading a model that the child has not loaded yet.
+        All records that `work` asks the model about count towards the daily budget of the caller's API key. The time
+        limit `timeout_ms` excludes the time in which the child loads the model for the first time.
 
         Raises `DailyBudgetSpent` where the key of the current request has no records left for today; `Overloaded`,
         `LaneCrashed` or `LaneTimeout` where the child processes are busy, crash or run out of time.

@@ -67,7 +67,7 @@ class Asked:
 def oddities(
     reference: Reference, asked: Sequence[Asked], labels: Bool[np.ndarray, "n"] | None = None
 ) -> Iterator[str]:
-    """A sentence for each thing that looks odd about answers to refused reference records.
+    """A sentence for each finding that looks odd in the answers for refused reference records.
 
     Parameters
     ----------

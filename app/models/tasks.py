@@ -48,7 +48,10 @@ SIBLINGS_IN_MEMORY = 100
 
 
 def load(ref: ModelRef) -> LoadedModel:
-    """The loaded model of a reference, active or not; the process keeps it as long as there is room."""
+    """The loaded model that `ref` identifies, active or not.
+
+    The process keeps the model in memory as long as there is room.
+    """
     return _kept(ref).model
 
 
@@ -76,23 +79,26 @@ def _size(model: LoadedModel) -> int:
 
 @lru_cache(maxsize=SIBLINGS_IN_MEMORY)
 def load_sibling(ref: ModelRef) -> BlackBox:
-    """The black box of another version than the one that answers; unlike with `load`, the process does not keep it."""
+    """The black box of a version with which the answering version is compared.
+
+    The process keeps the last `SIBLINGS_IN_MEMORY` of them, without their reference records.
+    """
     return _read(ref).black_box
 
 
 def needs(store: Store) -> list[Need]:
-    """The newest `PREPARED` active models, which every child process loads before its first call."""
+    """A `Need` for each of the newest `PREPARED` active models; idle child processes load these in advance."""
     active = [model for model in store.open().list() if model.active]
     return [need_of(ModelRef.of(store, model)) for model in active[-PREPARED:]]
 
 
 def need_of(ref: ModelRef) -> Need:
-    """What a call needs in its child process: the loaded model."""
+    """The `Need` of a call about a model: that its child process has loaded the model."""
     return Need(ref.name, ready, (ref,))
 
 
 def ready(ref: ModelRef) -> list[str]:
-    """Load a model and ask it one question, so that no request waits for its first-time costs. Idempotent.
+    """Load a model and its future models, and ask it one question, so that the first request is not slow. Idempotent.
 
     Returns the names of the models that the process dropped to make room.
 
@@ -141,10 +147,10 @@ def decisions(meter: Meter, rows_raw: Float[np.ndarray, "n p"]) -> list[Decision
 
 
 def samples(ref: ModelRef, *, deadline_s: float) -> list[dict[str, Any]]:  # noqa: ARG001
-    """At most `MOST_SAMPLES` different records of the reference that the model refuses, for people to try.
+    """Sample records for people to try: at most `MOST_SAMPLES` different reference records that the model refuses.
 
-    Their scores are spread over those of all refused records: the median first, then towards the boundary, then those
-    furthest from it. Empty where no record is refused.
+    Their scores are spread evenly over the scores of all refused records. The median comes first, then scores nearer to
+    the boundary, then the scores that are furthest from it. Empty where no record is refused.
     """
     reference = load(ref).reference
     refused = np.flatnonzero(reference.scores < 0.0)

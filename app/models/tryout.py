@@ -50,9 +50,9 @@ NAMED = 3
 def helping_lines(
     black_box: BlackBox, reference: Reference, rules: Sequence[Rule], records: Sequence[int], valid_months: float
 ) -> Iterator[str]:
-    """A sentence that names the lines of the manifest without which the model would accept many of the records.
+    """A sentence on the manifest lines without which the model would accept many of `records`.
 
-    No sentence where no line helps many, or the model is remote.
+    No sentence where no line changes the decision on many records, or where the model is remote.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ def _rating(decision: "Json | None", digits: int) -> str:
 
 
 def share_text(share: float, digits: int = 0) -> str:
-    """A share from 0 to 1 in per cent, such as "<1%": only 0 becomes "0%", and only 1 becomes "100%"."""
+    """A share between 0 and 1 as a percentage in text. Only 0 becomes "0%", and only 1 "100%"; others may be "<1%"."""
     half = 10.0**-digits / 2.0
     sign = "<" if 0.0 < 100.0 * share < half else ">" if 100.0 - half <= 100.0 * share < 100.0 else ""
     return f"{sign}{percent(share, digits)}%"

@@ -50,7 +50,10 @@ CONTEXT = multiprocessing.get_context("forkserver")
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Something, such as a model, that a child loads before a call, by ``function(*args)``; loading is idempotent."""
+    """Something that a child must have loaded before a call, such as a model; ``function(*args)`` loads it.
+
+    Loading it again does nothing.
+    """
 
     name: str
     """Name of what it loads."""
@@ -66,9 +69,9 @@ _fork_servers: set[int] = set()
 
 
 def start_fork_server() -> None:
-    """Start the fork server of this process unless it runs. Children inherit its environment.
+    """Start the fork server of this process, unless it runs already. Children inherit the server's environment.
 
-    The fork server imports what children need, which takes about a second; this process goes on meanwhile.
+    The fork server imports what children need, which takes about a second. This function does not wait for it.
     """
     CONTEXT.set_forkserver_preload(["app.pool.preload"])
     with _starting:
@@ -159,31 +162,32 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether the process still holds its end of the socket.
+        """Whether the other end of the socket, which the process holds, is still open.
 
-        Asks the kernel, which knows before the event loop does.
+        The kernel is asked, as it knows the end of a process before the event loop does.
         """
         return not self._ended.is_set() and is_connected(self._socket)
 
     @property
     def orphaned(self) -> bool:
-        """Whether the fork server of the child has ended; the child ends with it."""
+        """Whether the fork server that started the child has ended; the child then ends too."""
         return self._fork_server is not None and _has_ended(self._fork_server)
 
     @property
     def known(self) -> int:
-        """Number of needs, such as models, that the child has loaded and has not dropped to make room for others."""
+        """Number of needs, such as models, that the child holds in memory; a dropped need does not count."""
         return len(self._met)
 
     def has_met(self, need: Need | None) -> bool:
-        """Whether the child has loaded a need, such as a model, and has not dropped it; False for None."""
+        """Whether the child has in memory what `need` loads, such as a model; False where `need` is None."""
         return need in self._met
 
     async def meet(self, need: Need, cpu_s: float, origin: Origin = (None, None)) -> None:
-        """Load what is needed within `cpu_s` of processor time, and `WALL_FACTOR` times that by the clock.
+        """Let the child load what `need` asks for.
 
-        After a cancellation, `Overloaded` (loading took longer) or `LaneCrashed`, the child must be replaced. Any other
-        `RecourseError` comes from the function that loads.
+        Loading may take `cpu_s` seconds of processor time, and `WALL_FACTOR` times as many seconds by the clock; if it
+        takes longer, it raises `Overloaded`. After a cancellation, `Overloaded` or `LaneCrashed`, the child must be
+        replaced. Any other `RecourseError` comes from the function that loads.
         """
         self.loading = need.name
         wall_s = WALL_FACTOR * cpu_s
@@ -245,9 +249,9 @@ class Child:
         return message
 
     async def kill(self) -> None:
-        """Kill the process and wait for its end, at most `END_S` seconds.
+        """Kill the process, and wait at most `END_S` seconds for its end.
 
-        Of a process that is not ready for calls yet only the socket is closed, at which it ends.
+        If the process is not ready for calls yet, only its socket is closed; the process then ends by itself.
         """
         if self._writer is None:
             self._socket.close()

@@ -54,13 +54,13 @@ class Pool:
 
     Parameters
     ----------
-    name : for the log and the metrics
-    size : number of children; up to twice as many while some take long to load a model
-    needs : returns what idle children load in the background, one at a time
+    name : name of the pool in the log and the metrics
+    size : number of children; there are up to twice as many while some take long to load a model
+    needs : function that returns what idle children load in advance, one at a time
     nice : increment of the niceness of the children, 0 to 19
     memory_mb : largest address space of a child, in MB; 0 for no limit
     load_s : most processor time to load a model, in seconds
-    quarantine : counts the children that each model ends while it is loaded, and refuses such models
+    quarantine : counts, for each model, the children that ended while they loaded it; refuses a model with too many
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Pool:
 
     @property
     def warm(self) -> int:
-        """Number of children that have started, at most `size`."""
+        """Number of children that have started; never more than `size`, even if further children run."""
         return min(len(self._children), self.size)
 
     def state(self) -> LaneState:
@@ -119,7 +119,7 @@ class Pool:
 
     @property
     def problems(self) -> dict[str, str]:
-        """Why a child could not load a model at its last attempt: a sentence by the name of the model."""
+        """By model name, a sentence on why a child failed to load this model at its last attempt."""
         return {name: why for child in self._children for name, why in child.problems.items()}
 
     @property
@@ -133,9 +133,9 @@ class Pool:
         return {child.pid for child in self._children if child.pid is not None}
 
     def start(self) -> None:
-        """Start all children in the background; only the first `start` has an effect.
+        """Start all children in the background. The first call of `start` does this; later ones have no effect.
 
-        Calls wait until a child is ready.
+        Calls of `run` wait until a child is ready.
         """
         if not self._started:
             self._started = True
@@ -161,17 +161,18 @@ class Pool:
     ) -> Any:
         """Run ``function(*args, deadline_s=...)`` in a child that has loaded `need`, and return the result.
 
-        `deadline_s` is what is left of `timeout_s` once a child is free and has loaded `need`. With `wait_s`, the call
-        may wait that long, and the function still has all of `timeout_s`. With `on_progress`, the function is also
-        passed ``progress=``.
+        The function runs once a child is free and has loaded `need`. The wait for this is part of `timeout_s`, and
+        `deadline_s` is the rest of `timeout_s` in seconds. If `wait_s` is given, the wait may take that long, and
+        `deadline_s` is all of `timeout_s`. If `on_progress` is given, the function is also passed ``progress=``.
 
         Raises
         ------
         Overloaded : the queue is full, no child became free in time, or `need` was not loaded in time; a child that is
-            loading it goes on
+            loading
+            `need` goes on
         LaneTimeout : the child exceeded its time limit and was killed
         LaneCrashed : the child died
-        ModelQuarantined : the model to load has ended children before
+        ModelQuarantined : `need` is a model that has ended several children before
         RecourseError : raised by the function or while loading; `InternalError` for any other exception
         """
         if need is not None:

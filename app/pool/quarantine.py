@@ -23,14 +23,14 @@ def _never(_name: str) -> int:
 
 
 class Quarantine:
-    """Refuses, for a time, models that have ended several children while loading; used from one event loop.
+    """Refuses models that have ended several children while loading, each for a limited time; used from one event loop.
 
-    A child that ends later, in a computation, is not counted: one request in a thousand may do that, and a client must
-    not be able to take a model away from the others.
+    A child that ends later, in a computation, is not counted. One request in a thousand may end a child, and no client
+    may be able to take a model away from the others.
 
     Parameters
     ----------
-    released : returns when a model was last released; another value than before ends its quarantine
+    released : function from a model's name to the time of its last release; a new time ends the model's quarantine
     """
 
     def __init__(self, released: Callable[[str], int] = _never) -> None:
@@ -43,7 +43,7 @@ class Quarantine:
         """When their pause ends, by the monotonic clock."""
 
     def strike(self, name: str, reason: str) -> None:
-        """Count a child that was lost while it loaded a model; `reason` is `timeout` or `crash`."""
+        """Count one more child that ended while it loaded the model; `reason` is `timeout` or `crash`."""
         self._forget_released(name)
         self._since.setdefault(name, self._released(name))
         self._strikes[name] += 1
@@ -55,24 +55,24 @@ class Quarantine:
             log.error("model-quarantined", model=name, seconds=pause_s)
 
     def acquit(self, name: str) -> None:
-        """Note that a child has loaded the model, which clears it of all lost children."""
+        """Forget the children that the model has ended, because a child has now loaded it."""
         if self.doubts(name):
             self._forget(name)
             log.info("model-acquitted", model=name)
 
     def doubts(self, name: str) -> bool:
-        """Whether the model has ended a child that was loading it."""
+        """Whether a child has ended while it loaded the model, and no child has loaded it since."""
         self._forget_released(name)
         return self._strikes[name] > 0
 
     def require(self, name: str) -> None:
-        """Raise `ModelQuarantined` if the model is in quarantine and may not be tried yet."""
+        """Raise `ModelQuarantined` if the model is in quarantine, and its pause is not over yet."""
         self._forget_released(name)
         if monotonic() < self._until_s.get(name, 0.0):
             raise ModelQuarantined(self._sentence(name), model=name)
 
     def names(self) -> list[str]:
-        """Names of the models in quarantine."""
+        """Names of the models in quarantine, also of those whose pause is over."""
         for name in list(self._since):
             self._forget_released(name)
         return sorted(name for name, count in self._strikes.items() if count >= STRIKES)

@@ -33,7 +33,7 @@ Origin = tuple[str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call ``function(*args, **options)``, with time limits that the kernel enforces; 0 for none."""
+    """A call ``function(*args, **options)``. The kernel enforces its time limits; a limit of 0 means none."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -50,7 +50,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A result that is mostly texts, which the child encodes and the server passes on unchanged."""
+    """A result that is mostly text. The child encodes the texts, and the server sends them to the client unchanged."""
 
     facts: dict[str, Any]
     """Plain data, for the server."""
@@ -58,11 +58,13 @@ class Written:
 
 
 def serve(channel: socket.socket, nice: int, memory_mb: int) -> None:
-    """Answer calls from a socket in JSON until it closes; `memory_mb` limits the address space unless it is 0.
+    """Answer calls that arrive on a socket, in JSON, until the socket closes.
 
-    First it sends ``{"parent": process id}``; then, for each call, any number of ``{"progress": [done, total]}`` and
-    either ``{"ok": result}`` or ``{"error": error.to_dict()}``. A result that is `Written` is sent as ``{"ok": facts,
-    "texts": {name: number of bytes}}``, a line feed and the texts.
+    `memory_mb` limits the address space of this process; 0 is no limit. `nice` is the increment of its niceness.
+
+    The first message is ``{"parent": process id}``. For each call there are then any number of ``{"progress": [done,
+    total]}``, and at the end ``{"ok": result}`` or ``{"error": error.to_dict()}``. For a result of type `Written`, the
+    end is ``{"ok": facts, "texts": {name: number of bytes}}``, a line feed, and the texts.
     """
     parent = os.getppid()
     die_with(parent)
@@ -110,7 +112,7 @@ def _signal_end(channel: socket.socket, *, on: bool) -> None:
 
 
 def is_connected(channel: socket.socket) -> bool:
-    """Whether the other end of a socket is open; asks the kernel."""
+    """Whether the other end of a socket is still open. The kernel is asked."""
     try:
         return channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
     except BlockingIOError:
@@ -161,9 +163,10 @@ def _answer(message: bytes, channel: socket.socket) -> bytes:
 
 
 def die_with(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies.
+    """Let the kernel kill this process when its parent ends.
 
-    Linux only. Elsewhere a child without a parent ends when it next reads or writes, or when its alarm goes off.
+    This works on Linux only. On other systems, a child whose parent has ended stops when it next reads or writes, or
+    when its time limit is over.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

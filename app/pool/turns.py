@@ -24,7 +24,7 @@ _long: ContextVar[bool] = ContextVar("long", default=False)
 
 @contextmanager
 def long_calls(long: bool = True) -> Iterator[None]:
-    """Mark the calls made in this context as long ones, which wait in queues of their own."""
+    """Mark all calls made in this context as long calls, which wait in separate queues."""
     token = _long.set(long)
     try:
         yield
@@ -33,11 +33,12 @@ def long_calls(long: bool = True) -> Iterator[None]:
 
 
 class Turns:
-    """The queues in which calls wait for a child of one pool; used from one event loop.
+    """The queues in which calls wait for a free child of one pool; used from one event loop.
 
-    Each caller has a queue of short calls and a queue of long ones. The queue that was served longest ago is next
-    (round robin), so a caller who asks now and then does not wait for callers who ask all the time. If there are
-    several children, long calls use all but one at most, so that a short call does not wait for a long one.
+    Each caller has one queue for short calls and one for long calls. The next call is always from the queue that has
+    not been served for the longest time (round robin). So a caller with few calls does not wait for callers with many.
+    If there are several children, long calls never use the last of them, so that a short call does not wait for a long
+    one.
 
     Parameters
     ----------
@@ -59,10 +60,12 @@ class Turns:
         return sum(not turn.done() for queue in self._queues.values() for turn, *_ in queue)
 
     def join(self, most: int, need: Need | None = None) -> asyncio.Future[Child]:
-        """Queue a call of the current caller; the future gives a free child, if possible one that has met `need`.
+        """Add a call of the current caller to its queue; the future returned gives the call a free child.
 
-        Raises `Overloaded` if `most` short calls of the caller wait already, or an eighth of that many long calls: at
-        the end of a longer queue a long call would have used up its deadline before its turn.
+        A child that has already loaded `need` is preferred.
+
+        Raises `Overloaded` if `most` short calls of this caller are waiting, or an eighth of `most` if the call is
+        long: in a longer queue, a long call would use up its deadline before its turn.
         """
         name = caller.get(), _long.get()
         most = max(1, most // LONG_SHARE) if _long.get() else most
@@ -75,7 +78,7 @@ class Turns:
         return turn
 
     def serve(self, free: list[Child]) -> None:
-        """Give free children to the waiting calls whose turn it is; removes those children from `free`."""
+        """Give the children in `free` to the waiting calls whose turn it is; each such child is removed from `free`."""
         while free and (found := self._next()) is not None:
             turn, long, need = found
             child = next((one for one in reversed(free) if one.has_met(need)), free[-1])
@@ -85,7 +88,7 @@ class Turns:
             turn.set_result(child)
 
     def end(self, child: Child) -> None:
-        """Note that the call of a child has ended."""
+        """Take note that the call in this child has ended."""
         if child in self._on_long:
             self._on_long.remove(child)
 
