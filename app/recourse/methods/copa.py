@@ -73,7 +73,7 @@ class CopaParams(MethodParams):
 
     @property
     def weights(self) -> tuple[float, float]:
-        """The weights of validity and of diversity; those of the objective where the request sets none."""
+        """The weights of validity and of diversity in the objective: from the request, or else the defaults."""
         validity, diversity = WEIGHTS[self.objective]
         return (
             validity if self.validity_weight is None else self.validity_weight,
@@ -83,7 +83,10 @@ class CopaParams(MethodParams):
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """Validity as the number of standard deviations from the mean score of the models to 0; a plan counts its least."""
+    """Validity as the number of standard deviations by which the mean score exceeds 0, over retrained models.
+
+    The validity of a plan is the least validity of its members.
+    """
 
     mean: Float[np.ndarray, "m"]
     covariance: Float[np.ndarray, "m m"]
@@ -91,7 +94,7 @@ class Margin:
 
     @classmethod
     def under(cls, moments: WeightMoments, weight: float) -> "Margin":
-        """The margin under the moments of retrained models, with its weight in the objective."""
+        """The margin for retrained models with these moments; `weight` is its weight in the objective."""
         covariance = moments.root @ moments.root.T + LEAST_DEVIATION**2 * np.eye(len(moments.mean))
         return cls(moments.mean, covariance, weight)
 
@@ -99,29 +102,39 @@ class Margin:
         return np.sqrt(np.einsum("...m,...m->...", points @ self.covariance, points))
 
     def of(self, points: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
-        """The ratio ``mu.x~ / |Sigma^1/2 x~|`` of each homogeneous point."""
+        """The validity ``mu.x~ / |Sigma^1/2 x~|`` of each homogeneous point ``x~``.
+
+        This is the mean score over the standard deviation of the score; ``mu`` and ``Sigma`` are the mean and the
+        covariance of the models.
+        """
         return points @ self.mean / self._deviation(points)
 
     def gradient(self, points: Float[np.ndarray, "*n m"], values: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n m"]:
-        """The gradient of each ratio: ``(mu - ratio Sigma x~ / s) / s`` with ``s = |Sigma^1/2 x~|``."""
+        """The gradient of the validity ``v`` at each point, ``(mu - v Sigma x~ / s) / s`` with ``s = |Sigma^1/2 x~|``.
+
+        ``x~`` is the homogeneous point; ``mu`` and ``Sigma`` are the mean and the covariance of the models.
+        """
         deviation = self._deviation(points)[..., None]
         return (self.mean - values[..., None] * (points @ self.covariance) / deviation) / deviation
 
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
-        """The loss of each plan, ``-weight min_j``, from the ratios of its members."""
+        """The loss of each plan: minus `weight` times the least validity of its members."""
         return -self.weight * values.min(axis=-1)
 
     def slope(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n j"]:
-        """The slope of each plan's loss by member: `-weight` on the member of least ratio, 0 on the others."""
+        """The derivative of each plan's loss with respect to the validity of each member.
+
+        It is `-weight` for the member with the least validity, and 0 for the others.
+        """
         least = values.argmin(axis=-1)[..., None] == np.arange(values.shape[-1])
         return np.where(least, -self.weight, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """Validity as the Gelbrich lower bound of each member by itself; a plan counts the mean.
+    """Validity as the Gelbrich lower bound of each member by itself; the validity of a plan is the mean over members.
 
-    The joint lower bound of J members is at least the sum of their own lower bounds, less J - 1.
+    The joint lower bound of J members is at least the sum of their own lower bounds, minus (J - 1).
     """
 
     moments: WeightMoments
@@ -130,21 +143,24 @@ class Guarantee:
 
     @classmethod
     def under(cls, moments: WeightMoments, radius: float, weight: float) -> "Guarantee":
-        """The guarantee under the moments of retrained models, with their root reduced to no more columns than rows."""
+        """The guarantee for retrained models with these moments; `weight` is its weight in the objective.
+
+        The root of the covariance is replaced by a square one, which gives the same bounds.
+        """
         root = np.asarray(np.linalg.qr(moments.root.T, mode="r")).T
         return cls(replace(moments, root=root), radius, weight)
 
     def of(self, points: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n"]:
-        """The lower bound of each point, in [0, 1]."""
+        """The lower bound on the validity of each point, in [0, 1]."""
         return validity_lower(points, self.moments, self.radius)
 
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
-        """The loss of each plan, ``-weight mean_j``, from the lower bounds of its members."""
+        """The loss of each plan: minus `weight` times the mean lower bound of its members."""
         return -self.weight * values.mean(axis=-1)
 
 
 def generate(problem: RecourseProblem, params: CopaParams, context: MethodContext) -> PlanCandidates:
-    """Search a plan, correct it if requested, and propose rows with an extra margin to replace refused members."""
+    """Search a plan, correct it if requested, and propose replacements for members that the black box refuses."""
     local, moments = local_model(problem, context.sample, context.certificate)
     today = acting_linear(problem, local)
     sides = HalfSpaces(np.array([moments.mean, today.theta]), np.array([params.margin, 0.0]))

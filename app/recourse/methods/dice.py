@@ -47,29 +47,29 @@ class DiceParams(MethodParams):
 
 @dataclass(frozen=True, slots=True)
 class Hinge:
-    """Validity as the logit of each member; the loss is how far the logits fall short of 1, on average."""
+    """Validity as the logit of each member; the loss of a plan is the mean of ``max(0, 1 - logit)`` over members."""
 
     theta: Float[np.ndarray, "m"]
 
     def of(self, points: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
-        """The logit of each homogeneous point."""
+        """The logit of each homogeneous point under the linear model."""
         return points @ self.theta
 
     def gradient(self, points: Float[np.ndarray, "*n m"], values: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n m"]:  # noqa: ARG002
-        """The gradient of the logit: the weights of the linear model, at every point."""
+        """The gradient of the logit: the weights of the linear model, the same at every point."""
         return np.broadcast_to(self.theta, points.shape)
 
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
-        """The mean hinge loss of the members of a plan, from their logits."""
+        """The mean hinge loss ``max(0, 1 - logit)`` over the members of each plan."""
         return np.maximum(1.0 - values, 0.0).mean(axis=-1)
 
     def slope(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n j"]:
-        """The slope of each plan's loss by member: 0 for members whose logit is at least 1."""
+        """The derivative of each plan's loss with respect to the logit of each member; 0 for logits of at least 1."""
         return np.where(values < 1.0, -1.0 / values.shape[-1], 0.0)
 
 
 def generate(problem: RecourseProblem, params: DiceParams, context: MethodContext) -> PlanCandidates:
-    """Search a plan, and propose rows with an extra margin to replace members that the black box refuses."""
+    """Search a plan, and propose replacements for members that the black box refuses."""
     model = local_linear(problem, context.sample)
     scale = _logits_per_unit(problem, model)
     theta = model.theta

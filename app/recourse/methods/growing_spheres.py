@@ -38,7 +38,7 @@ class GrowingSpheresParams(SamplerParams, MethodParams):
 
 
 def generate(problem: RecourseProblem, params: GrowingSpheresParams, context: MethodContext) -> Candidates:
-    """Propose the nearest favourable record found, with as many changes undone as the model allows."""
+    """Propose the nearest accepted record found, and versions of it that leave out its smallest changes."""
     rows_raw = _search(problem, params, context)
     cost = problem.action_set.cost
     order = cost(rows_raw).argsort(kind="stable")

@@ -83,14 +83,14 @@ class LearningAugmentedParams(SurrogateParams, MethodParams):
     """What the next model is expected to be: its weights, its name, or the present one with a tighter threshold."""
 
     def other_models(self) -> Mapping[str, str]:
-        """The predicted model's `id@version` by JSON pointer; empty where the prediction names no model."""
+        """The predicted model's `id@version`, keyed by its JSON pointer; empty if the prediction names no model."""
         if isinstance(self.prediction, ModelPrediction):
             return {"/prediction/model": self.prediction.model}
         return {}
 
 
 def faults(space: FeatureSpace, params: LearningAugmentedParams) -> Sequence[Fault]:
-    """A fault for each predicted weight of a column that the model does not have; pointers into the parameters."""
+    """One fault for each predicted weight whose column the model does not have; its pointer is below the parameters."""
     if not isinstance(params.prediction, WeightsPrediction):
         return ()
     return [
@@ -101,7 +101,7 @@ def faults(space: FeatureSpace, params: LearningAugmentedParams) -> Sequence[Fau
 
 
 def generate(problem: RecourseProblem, params: LearningAugmentedParams, context: MethodContext) -> Candidates:
-    """Propose the legal row that minimises the trade-off between the worst and the predicted model exactly."""
+    """Propose the legal row with the best trade-off between the worst model and the predicted model, found exactly."""
     local = logit_model(problem, context.sample, context.meter, params.surrogate)
     predicted = _predicted(problem, params, context, local.model)
     objective = LossAndCost(

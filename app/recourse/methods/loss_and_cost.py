@@ -34,15 +34,16 @@ def minimising(
     report: Callable[[Float[np.ndarray, "p"]], MethodReport | None] = lambda row_raw: None,  # noqa: ARG005
     first_raw: Float[np.ndarray, "p"] | None = None,
 ) -> Candidates:
-    """Candidates that minimise loss and weighted cost; where the black box refuses them, with smaller cost weights.
+    """Candidates that minimise loss plus weighted cost; if the black box refuses one, the cost weight is lowered.
 
-    An extra margin of one logit divides the cost weight by e, which for a small weight raises the score by one. Among
-    the accepted rows the one of least objective is the answer, so extra margins do not change what is minimised.
+    An extra margin of one logit divides the cost weight by e. For a small cost weight, this raises the score by about
+    one. The answer is the accepted row with the least objective, so extra margins do not change what is minimised.
 
     Parameters
     ----------
-    extra_margin_unit : an extra margin that makes a difference, logits
-    first_raw : the proposal without an extra margin, where one better than the optimum on the linear model is known
+    extra_margin_unit : unit of the extra margins, logits; large enough to make a difference to the model
+    report : a function from the raw row of the answer to the method's report on it
+    first_raw : a row that is better than the optimum on the linear model and is proposed first; None if none is known
     """
     space, model, weight = problem.action_set.space, trade_off.objective.model, trade_off.objective.cost_weight
 

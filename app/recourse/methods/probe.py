@@ -88,12 +88,12 @@ class ProbeParams(SamplerParams, MethodParams):
 
 
 def generate(problem: RecourseProblem, params: ProbeParams, context: MethodContext) -> Candidates:
-    """Propose rows whose estimated invalidation rate meets the target, and rows with lower rates."""
+    """Propose rows whose estimated invalidation rate is at most the target, and rows with still lower rates."""
     return _Probe(problem, params, context).candidates()
 
 
 def promise(problem: RecourseProblem, params: ProbeParams, meter: Meter) -> Candidates:
-    """Candidates without proposals, which measure the invalidation rate of records that others propose."""
+    """Candidates that propose no record, but measure the invalidation rate of records that other methods propose."""
     local = LinearModel(np.zeros(problem.action_set.space.d), 0.0)
     measured = MeasuredInvalidation(problem, meter, local, **_measured_by(params))
     return Candidates(
@@ -124,7 +124,7 @@ class _Probe(MeasuredInvalidation):
         self.context = context
 
     def candidates(self) -> Candidates:
-        """The proposals that suit the estimator and the model."""
+        """The proposals, found in the way that suits the estimator and the model."""
         if self.estimator == "tree":
             return self._by_boxes()
         if self.black_box.linear and self.black_box.fractional:
@@ -353,7 +353,7 @@ class _Probe(MeasuredInvalidation):
 
 
 def faults(space: FeatureSpace, params: ProbeParams) -> list[Fault]:
-    """A fault for each key of `noise_std` that is not a numeric feature of the model; pointers into the parameters."""
+    """One fault for each key of `noise_std` that is not a numeric feature; its pointer is below the parameters."""
     return [fault.under("/noise_std") for fault in noise_faults(space, params.noise_std)]
 
 

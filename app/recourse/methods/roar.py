@@ -37,7 +37,7 @@ class RoarParams(SurrogateParams, MethodParams):
 
 
 def generate(problem: RecourseProblem, params: RoarParams, context: MethodContext) -> Candidates:
-    """Propose the legal row of least loss and cost under the worst model, found exactly."""
+    """Propose the legal row with the least loss plus weighted cost under the worst model, found exactly."""
     local = logit_model(problem, context.sample, context.meter, params.surrogate)
     objective = LossAndCost(model=local.model, radius=params.weight_radius, cost_weight=params.cost_weight)
     trade_off = TradeOff(problem.action_set, objective, deadline=problem.deadline)

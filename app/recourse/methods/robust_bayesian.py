@@ -64,7 +64,7 @@ class RobustBayesianParams(SamplerParams, MethodParams):
 
 @dataclass(frozen=True, slots=True)
 class Odds:
-    """Worst-case log odds of the unfavourable class, and their gradient."""
+    """A function from points to the worst-case log odds of the unfavourable class there, and to their gradient."""
 
     favourable: Float[np.ndarray, "m d"]
     unfavourable: Float[np.ndarray, "k d"]
@@ -101,7 +101,7 @@ class Odds:
 
 
 def generate(problem: RecourseProblem, params: RobustBayesianParams, context: MethodContext) -> Candidates:
-    """Propose rows along a descent of the worst-case odds of the unfavourable class, best first."""
+    """Propose rows from a descent of the worst-case odds of the unfavourable class, the lowest odds first."""
     A, space, sample = problem.action_set, problem.action_set.space, context.sample
     odds = Odds(sample.X[sample.favourable][:MOST_CENTRES], sample.X[~sample.favourable][:MOST_CENTRES], params)
     # Odds with radius 0: much cheaper, and used only to order the changes of fallback records.

@@ -58,7 +58,7 @@ class RobustMpmParams(SamplerParams, MethodParams):
 
 
 def generate(problem: RecourseProblem, params: RobustMpmParams, context: MethodContext) -> Candidates:
-    """Fit a minimax machine to the samples, and propose the cheapest legal rows on its favourable side."""
+    """Fit a minimax probability machine to the samples, and propose the cheapest legal rows on its favourable side."""
     sample = context.sample
     machine = fit_sample(
         sample,

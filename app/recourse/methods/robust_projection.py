@@ -58,14 +58,16 @@ class RobustProjectionParams(SurrogateParams, MethodParams):
 
 
 def worst_score(model: LinearModel, radius: float, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-    """Score of each point under the worst model within the radius."""
+    """Score of each point under the linear model that is worst for this point, among all models within the radius."""
     return model.score(X) - radius * np.linalg.norm(homogeneous(X), axis=1)
 
 
 def project(
     program: ActionProgram, model: LinearModel, radius: float, deadline: float
 ) -> Float[np.ndarray, "p"] | None:
-    """The cheapest legal row with a worst score >= 0; None where there is none.
+    """The cheapest legal row whose worst score is at least 0; None if no legal row has such a score.
+
+    The worst score is that of `worst_score`, over all linear models within `radius` of `model`.
 
     Raises
     ------
@@ -155,7 +157,7 @@ def _continuous(
 
 
 def generate(problem: RecourseProblem, params: RobustProjectionParams, context: MethodContext) -> Candidates:
-    """Propose the robust projection, and rows that exceed the tangent of its constraint there by each extra margin."""
+    """Propose the cheapest row that all models within the radius accept, and for each extra margin a row beyond it."""
     local = logit_model(problem, context.sample, context.meter, params.surrogate)
     model, radius, space = local.model.unit(), params.weight_radius, problem.action_set.space
     program = ActionProgram(problem.action_set, reach=FAR * float(problem.action_set.weights.max()))
@@ -172,7 +174,7 @@ def generate(problem: RecourseProblem, params: RobustProjectionParams, context: 
         return np.concatenate([best[None][: int((extra_margins == 0.0).any())], further[meets(further)]])
 
     def nearest() -> Float[np.ndarray, "n p"]:
-        """Rows of growing score, and the cheapest rows of growing worst score below 0."""
+        """Rows of increasing score, then the cheapest rows for several worst scores below 0."""
         search = Search(model, problem.action_set, deadline=problem.deadline)
         rows = np.empty((0, space.p))
         if search.reach > search.start_score:

@@ -47,7 +47,7 @@ class WachterParams(SurrogateParams, MethodParams):
 
 
 def generate(problem: RecourseProblem, params: WachterParams, context: MethodContext) -> Candidates:
-    """Propose the optimum of loss and cost on the model, or on its linear surrogate."""
+    """Propose the row with the least loss plus weighted cost, under the model itself or under its linear surrogate."""
     local = logit_model(problem, context.sample, context.meter, params.surrogate)
     objective = LossAndCost(model=local.model, radius=0.0, cost_weight=params.cost_weight)
     trade_off = TradeOff(problem.action_set, objective, deadline=problem.deadline)

@@ -29,7 +29,7 @@ ROUNDING = 1e-12
 
 
 class Input(StrEnum):
-    """The kind of input that the model takes."""
+    """The kind of input that a model takes: encoded points or raw rows."""
 
     ENCODED = "encoded"
     RAW = "raw"
@@ -48,15 +48,20 @@ class Remote(Protocol):
         """Largest number of records that all requests of one answer may hold."""
 
     def price(self, rows: int) -> tuple[int, int]:
-        """Number of requests, and of records in them, that are sent to score `rows` records."""
+        """The number of requests, and the total number of records in them, that scoring `rows` records takes."""
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
-        """The model's outputs (n,) for `rows`; raises DeadlineExceeded at `deadline`, a `time.monotonic()`."""
+        """The model's outputs (n,) for `rows`, in the order of the rows.
+
+        Raises
+        ------
+        DeadlineExceeded : there is no answer at `deadline`, a `time.monotonic()`
+        """
 
 
 @dataclass(frozen=True)
 class Wrapped(Remote):
-    """Base of remote models that pass calls on to another remote model, and change some of them."""
+    """Base of remote models that pass calls on to another remote model and change some of these calls."""
 
     remote: Remote
 
@@ -71,21 +76,26 @@ class Wrapped(Remote):
         return self.remote.max_rows
 
     def price(self, rows: int) -> tuple[int, int]:
-        """Number of requests, and of records in them, that are sent to score `rows` records."""
+        """The number of requests, and the total number of records in them, that scoring `rows` records takes."""
         return self.remote.price(rows)
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:
-        """The outputs (n,) of the wrapped model; raises DeadlineExceeded at `deadline`, a `time.monotonic()`."""
+        """The wrapped model's outputs (n,) for `rows`, in the order of the rows.
+
+        Raises
+        ------
+        DeadlineExceeded : there is no answer at `deadline`, a `time.monotonic()`
+        """
         return self.remote.predict_by(rows, deadline)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlackBox:
-    """A model behind one function, in the units of the core.
+    """A model behind one function, with inputs in the units of the core.
 
-    `predict` maps encoded points ``(n, d)`` or raw rows ``(n, p)``, as `input` says, to ``(n,)`` outputs. Where
-    `columns` is set, points and rows are those of the model's own columns. `gradient`, where the model offers one, maps
-    encoded points to the gradient of the *score*, ``(n, d)``.
+    `predict` takes encoded points ``(n, d)`` or raw rows ``(n, p)``, as `input` says, and returns outputs ``(n,)``.
+    Where `columns` is set, it takes points or rows of the model's own columns. Where the model offers a gradient,
+    `gradient` takes encoded points and returns the gradient of the score, ``(n, d)``.
     """
 
     space: FeatureSpace
@@ -118,7 +128,7 @@ class BlackBox:
     """What the model takes, where that is not `space` itself."""
 
     def of_columns(self, columns: ModelColumns) -> "BlackBox":
-        """A model of encoded points of ``columns.space`` that asks this model about its own columns."""
+        """This model as a model of encoded points of ``columns.space``; it converts them to its own columns."""
         gradient = self.gradient if columns.affine else None
         return replace(
             self,
@@ -134,7 +144,7 @@ class BlackBox:
         )
 
     def by(self, deadline: float) -> "BlackBox":
-        """This model; if it is remote, it gives up at `deadline`, a value of `time.monotonic()`."""
+        """This model, limited in time: a remote model gives up at `deadline`, a value of `time.monotonic()`."""
         remote = self.remote
         return self if remote is None else replace(self, predict=lambda rows: remote.predict_by(rows, deadline))
 
@@ -145,39 +155,46 @@ class BlackBox:
 
     @property
     def knows_weights(self) -> bool:
-        """Whether the model's own weights can be read from it."""
+        """Whether the weights of the model can be read from it, because it is linear and offers a gradient."""
         return self.linear and self.gradient is not None
 
     def score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-        """Scores of encoded points; NaN where the model gave no finite answer."""
+        """Score of each encoded point; NaN if the model gave no finite output for it."""
         return self._to_score(input_of_points(self, X))
 
     def score_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Scores of raw rows, exactly as a record of them would be scored; NaN where the model gave none."""
+        """Score of each raw row, exactly as its record would be scored; NaN if the model gave no finite output."""
         return self._to_score(input_of_rows(self, rows_raw))
 
     def accepts(self, scores: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
-        """Mask of the favourable decisions, the same for every number of rows in a call.
+        """Whether each score is a favourable decision; the decision on a row never depends on the other rows of a call.
 
-        Sums of a smooth model differ in the last bits with the number of rows; no answer may depend on these.
+        The last bits of a smooth model's scores differ with the number of rows in a call, so such a score just above 0
+        is refused.
         """
         settled = self.rowwise or self.gradient is None
         return favourable(scores) if settled else np.asarray(scores >= LAST_BITS)
 
     def probability(self, scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"] | None:
-        """Probability of the favourable class for scores; None for labels, margins and points without odds."""
+        """Probability of the favourable class for each score.
+
+        The result is None if the model gives labels, margins or points without odds.
+        """
         if self.output in (Output.LABEL, Output.MARGIN) or (self.points is not None and self.points.offset is None):
             return None
         return sigmoid(scores + self.offset)
 
     def probability_of(self, score: float) -> float | None:
-        """Probability of the favourable class for one score; None for NaN, labels, margins and points without odds."""
+        """Probability of the favourable class for one score.
+
+        The result is None if the score is NaN, or if the model gives labels, margins or points without odds.
+        """
         probabilities = self.probability(np.array([score]))
         return None if probabilities is None or math.isnan(score) else float(probabilities[0])
 
     @property
     def offset(self) -> float:
-        """Logit of the smallest favourable output; 0 where it is not known."""
+        """Logit of the favourable class at the threshold; 0 if the model does not tell."""
         if self.points is not None:
             return self.points.offset or 0.0
         if self.output is not Output.PROBABILITY:
@@ -188,7 +205,7 @@ class BlackBox:
         return self.score_of(one_each(self.predict(model_input), len(model_input)))
 
     def score_of(self, output: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """Scores of the model's outputs; NaN where an output is not finite.
+        """Score for each output of the model; NaN if the output is not finite.
 
         Raises
         ------
@@ -224,7 +241,12 @@ class BlackBox:
 
 
 def one_each(output: np.ndarray, rows: int) -> Float[np.ndarray, "n"]:
-    """A model's output as an array of one number per row; raises ModelOutputInvalid if its shape is another."""
+    """A model's output as an array of one number per row.
+
+    Raises
+    ------
+    ModelOutputInvalid : the output has any other shape
+    """
     output = np.asarray(output, dtype=float)
     if output.shape != (rows,):
         raise ModelOutputInvalid(
@@ -235,11 +257,11 @@ def one_each(output: np.ndarray, rows: int) -> Float[np.ndarray, "n"]:
 
 @runtime_checkable
 class TakesInput(Protocol):
-    """A model, or several that are scored together, with the input that it takes."""
+    """A model, or several models that are scored together, with the kind of input that they take."""
 
     @property
     def space(self) -> FeatureSpace:
-        """The feature space of the points and rows to score."""
+        """The feature space of the points and rows that are to be scored."""
 
     @property
     def input(self) -> Input:
@@ -247,23 +269,23 @@ class TakesInput(Protocol):
 
     @property
     def columns(self) -> ModelColumns | None:
-        """The model's own columns; None where it takes points or rows of `space` itself."""
+        """The model's own columns; None if it takes points or rows of `space`."""
 
 
 def takes_points(model: TakesInput) -> bool:
-    """Whether a model can be asked about points that are no legal record."""
+    """Whether a model can score points that are no legal record, such as half a category."""
     return model.input is Input.ENCODED and (model.columns is None or model.columns.affine)
 
 
 def input_of_points(model: TakesInput, X: Float[np.ndarray, "n d"]) -> np.ndarray:
-    """The model's input for encoded points; a model that cannot take half a category gets the nearest legal rows."""
+    """The model's input for encoded points; a model that takes legal records only gets the nearest legal rows."""
     if not takes_points(model):
         return input_of_rows(model, model.space.decode(X))
     return X if model.columns is None else model.columns.points(X)
 
 
 def input_of_rows(model: TakesInput, rows_raw: Float[np.ndarray, "n p"]) -> np.ndarray:
-    """The model's input for raw rows."""
+    """The model's input for raw rows: encoded points or rows, of its own columns where it has such."""
     if model.columns is not None:
         return model.columns.encode(rows_raw) if model.input is Input.ENCODED else model.columns.rows(rows_raw)
     return model.space.encode(rows_raw) if model.input is Input.ENCODED else rows_raw

@@ -29,7 +29,7 @@ Shares: TypeAlias = Annotated[tuple[Annotated[float, Interval(ge=0, le=1)], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retraining:
-    """The promises of one model version, and whether the next version kept them."""
+    """The promises that one model version gave, and whether the next version kept them."""
 
     promised: Float[np.ndarray, "n"]
     kept: Bool[np.ndarray, "n"]
@@ -55,27 +55,28 @@ class Calibration:
             raise ValueError("told must be ascending and as long as by")
 
     def corrected(self, probability: float) -> float:
-        """The corrected share, in [0, `probability`]; it never decreases as `probability` increases."""
+        """The promised share after correction, in [0, `probability`]; it never decreases as `probability` increases."""
         return max(0.0, probability - float(np.interp(probability, self.told, self.by)))
 
 
 def calibrate(retrainings: Sequence[Retraining]) -> Calibration | None:
-    """The correction that past retrainings call for; None where they broke no more promises than was to be expected.
+    """A correction of promised shares, if past versions broke more promises than expected by chance; otherwise None.
 
-    Two steps. *Whether*: under the null hypothesis a version is followed by a model like its held-back future models,
-    so among these the next version's share of kept promises has a uniform rank, however much its decisions about
-    different people depend on each other. The conformal p-values of all retrainings are combined by Fisher's method.
-    *How much*: the share of kept promises as an isotonic function of the promised share, where it is below that.
+    Whether to correct: the null hypothesis is that the next version is like the held-back future models. Then the share
+    of promises that it keeps has a uniform rank among their shares, however much its decisions about different people
+    depend on each other. The ranks give conformal p-values, one per retraining, which Fisher's method combines. How
+    much to correct: the share of kept promises is fitted as an isotonic function of the promised share, and the
+    correction is the difference where the fit is lower.
 
     Parameters
     ----------
-    retrainings : those without `rivals` are left out
+    retrainings : any without `rivals` is left out
 
     Notes
     -----
-    The null hypothesis is rejected in error with probability at most `SIGNIFICANCE`. Once it is rejected, a corrected
-    probability is kept at least as often as it says on average over retrainings like the past ones, up to the error of
-    estimating this from `promises`; with few retrainings that error is dominated by their number.
+    The chance of a correction under the null hypothesis is at most `SIGNIFICANCE`. On average over retrainings like the
+    past ones, a corrected share is kept at least as often as it says, up to the error of the estimate. With few
+    retrainings, their number dominates this error.
 
     References
     ----------
@@ -93,7 +94,10 @@ def calibrate(retrainings: Sequence[Retraining]) -> Calibration | None:
 
 
 def rank(retraining: Retraining) -> float:
-    """The conformal p-value of the next version among the held-back models: small where it keeps fewer promises."""
+    """The conformal p-value of the next version's share of kept promises, among the held-back models' shares.
+
+    It is in (0, 1]; a small value means that the next version kept fewer promises than these models would keep.
+    """
     rivals = retraining.rivals
     return float(1 + (rivals <= retraining.kept.mean()).sum()) / (1 + len(rivals))
 

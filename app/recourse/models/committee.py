@@ -46,11 +46,11 @@ class FutureModels:
     """What the models take, where that is not `space` itself."""
 
     def scores(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
-        """Score of each encoded point by each model; favourable iff >= 0, NaN where a model gives none."""
+        """Score of each encoded point by each model: favourable iff >= 0, NaN if the model gives none."""
         return self.score_all(input_of_points(self, X))
 
     def scores_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n k"]:
-        """Score of each raw row by each model, as its record is scored; NaN where a model gives none."""
+        """Score of each raw row by each model, exactly as its record would be scored; NaN if the model gives none."""
         return self.score_all(input_of_rows(self, rows_raw))
 
     def shares(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
@@ -59,7 +59,7 @@ class FutureModels:
 
 
 def models_needed(share: float, models: int) -> int:
-    """The smallest number of models, at least 1, that is at least this share of `models`."""
+    """The smallest number of models, at least 1, that makes up the given share of `models`."""
     return max(1, math.ceil(share * models - ROUNDING))
 
 
@@ -83,11 +83,10 @@ class Stress(InputPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StressedModels:
-    """Future models trained on records that are drawn under several stresses, each in several strengths.
+    """Future models trained on records that are drawn under stress: several stresses, each in several strengths.
 
-    They are scored together. Models come stress by stress, and of each stress strength by strength, the weakest first.
-    Each strength has few models, so the share of a stress up to a strength counts the models of all weaker ones as
-    well.
+    The models are ordered by stress, then by strength, the weakest first. There are few models per strength. So the
+    share for a stress up to some strength counts the models of all weaker strengths too.
     """
 
     stresses: tuple[Stress, ...]
@@ -97,17 +96,17 @@ class StressedModels:
 
     @property
     def each(self) -> int:
-        """Number of models of one stress in one strength."""
+        """Number of models for each pair of a stress and a strength."""
         return self.models.count // (len(self.stresses) * len(self.strengths))
 
     def accepted(self, scores: Float[np.ndarray, "n k"]) -> Int[np.ndarray, "n s t"]:
-        """Number of models that accept each row, by stress and by the strength up to which models count."""
+        """Number of models that accept each row, by stress and by strength; models of weaker strengths count too."""
         yes = (scores >= 0.0).reshape(len(scores), len(self.stresses), len(self.strengths), self.each)
         return np.asarray(yes.sum(axis=3).cumsum(axis=2))
 
     @property
     def counted(self) -> Int[np.ndarray, "t"]:
-        """Number of models of one stress, by the strength up to which models count."""
+        """Number of models of one stress, by strength; the models of weaker strengths count too."""
         return self.each * np.arange(1, len(self.strengths) + 1)
 
 

@@ -20,11 +20,15 @@ Reply: TypeAlias = np.ndarray | RecourseError
 
 
 def in_step(works: Sequence[Callable[[Predict], R]], predict: Predict) -> list[R | RecourseError]:
-    """Run several computations and join their model calls. Returns the result, or the error, of each, in order.
+    """Run several computations that all ask one model, and join their calls of the model.
 
     Parameters
     ----------
-    works : the computations; each is given a function that it calls instead of `predict`
+    works : the computations; each is a function that takes a substitute for `predict` and calls it to ask the model
+
+    Returns
+    -------
+    For each computation, in order, its result, or the `RecourseError` that ended it
     """
     workers = [_Worker(work) for work in works]
     try:
@@ -82,7 +86,7 @@ class _Worker(Generic[R]):
 
     @property
     def outcome(self) -> R | RecourseError:
-        """The computation's result, or the `RecourseError` that ended it; raises any other error."""
+        """The result of the computation, or the `RecourseError` that ended it. Raises any other error that ended it."""
         if isinstance(self._error, RecourseError):
             return self._error
         if self._error is not None:
@@ -91,7 +95,12 @@ class _Worker(Generic[R]):
         return result
 
     def proceed(self, reply: Reply | None) -> None:
-        """Resume the computation with the model's reply, None at first; return at its next question or its end."""
+        """Hand the model's reply to the computation, and run the computation until its next question or its end.
+
+        Parameters
+        ----------
+        reply : None to start the computation
+        """
         self.question, self._reply = None, reply
         if not self._thread.ident:
             self._thread.start()
@@ -99,7 +108,7 @@ class _Worker(Generic[R]):
         self._paused.acquire()
 
     def abandon(self) -> None:
-        """End the thread if it still runs."""
+        """End the computation's thread if it still waits for a reply."""
         if self.question is not None:
             self._abandoned = True
             self.proceed(None)

@@ -11,14 +11,14 @@ from app.errors import DegenerateSurrogate
 
 @dataclass(frozen=True, slots=True)
 class LinearModel:
-    """Weights and intercept in encoded space."""
+    """A linear model in encoded space: weights `w` and intercept `c`."""
 
     w: Float[np.ndarray, "d"]
     c: float
 
     @property
     def theta(self) -> Float[np.ndarray, "m"]:
-        """The weights with the intercept last."""
+        """The weights followed by the intercept, as one vector."""
         return np.append(self.w, self.c)
 
     def score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
@@ -26,11 +26,11 @@ class LinearModel:
         return X @ self.w + self.c
 
     def unit(self) -> "LinearModel":
-        """The model scaled to ``|w|_2 = 1``: its decisions stay, and its scores are distances to the hyperplane.
+        """The model scaled to ``|w|_2 = 1``: the same decisions, and scores that are distances to the hyperplane.
 
         Raises
         ------
-        DegenerateSurrogate : ``w`` is zero or not finite, the model decides the same everywhere.
+        DegenerateSurrogate : ``w`` is zero or not finite, so that the model decides the same everywhere
         """
         norm = float(np.linalg.norm(self.w))
         if not norm > 0.0 or not math.isfinite(norm) or not math.isfinite(self.c):
@@ -40,7 +40,7 @@ class LinearModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightMoments:
-    """Mean and covariance of uncertain linear models ``(w, c)``, intercept last; the mean has about length 1."""
+    """Mean and covariance of uncertain linear models ``(w, c)``, intercept last; the mean has length about 1."""
 
     mean: Float[np.ndarray, "m"]
     root: Float[np.ndarray, "m q"]
@@ -50,7 +50,13 @@ class WeightMoments:
 
     @classmethod
     def of(cls, thetas: Float[np.ndarray, "k m"], kind: str) -> "WeightMoments":
-        """The moments of a sample of weights, one row for each model."""
+        """Mean and covariance of several models.
+
+        Parameters
+        ----------
+        thetas : weights and intercept of each model, one model per row
+        kind : their source, a `MomentsKind`
+        """
         mean = thetas.mean(axis=0)
         return cls(mean=mean, root=(thetas - mean).T / math.sqrt(len(thetas) - 1), kind=kind)
 
@@ -60,5 +66,5 @@ class WeightMoments:
 
 
 def homogeneous(X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n m"]:
-    """Points with a 1 appended, so that ``theta.x`` is the whole score."""
+    """Each point with a 1 appended, so that its product with ``theta = (w, c)`` is the whole score."""
     return np.concatenate([X, np.ones((*X.shape[:-1], 1))], axis=-1)

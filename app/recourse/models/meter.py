@@ -39,10 +39,10 @@ class _Spent(Wrapped):
 
 
 class Meter:
-    """A black box with counters, a deadline, and the budget of a remote model.
+    """A black box with counters of calls and rows, a deadline, and the budget of a remote model.
 
-    A remote model is paid per call. Small calls of it are remembered, so that no record is sent twice, and several
-    computations can share their calls (`together`).
+    A call of a remote model costs money. So the meter remembers the outputs of small calls, sends no record twice, and
+    can join the calls of several computations (`together`).
 
     Parameters
     ----------
@@ -66,25 +66,40 @@ class Meter:
         self._turn = threading.local()
 
     def score(self, X: Float[np.ndarray, "n d"], *, further: bool = False) -> Float[np.ndarray, "n"]:
-        """Scores of encoded points, NaN where the model gave none; raises DeadlineExceeded, BudgetExceeded.
+        """Scores of encoded points; NaN if the model gave none.
 
         Parameters
         ----------
-        further : whether these points continue the previous call, so that both count as one; False for a remote model
+        further : whether these points belong to the previous call, so that both count as one call; False for a remote
+            model
+
+        Raises
+        ------
+        DeadlineExceeded, BudgetExceeded
         """
         return self._count(self.black_box.score, X, further)
 
     def score_raw(self, rows_raw: Float[np.ndarray, "n p"], *, further: bool = False) -> Float[np.ndarray, "n"]:
-        """Scores of raw rows, NaN where the model gave none; raises DeadlineExceeded, BudgetExceeded.
+        """Scores of raw rows; NaN if the model gave none.
 
         Parameters
         ----------
-        further : whether these rows continue the previous call, so that both count as one; False for a remote model
+        further : whether these rows belong to the previous call, so that both count as one call; False for a remote
+            model
+
+        Raises
+        ------
+        DeadlineExceeded, BudgetExceeded
         """
         return self._count(self.black_box.score_raw, rows_raw, further)
 
     def gradient(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """The gradient of the score, counted as a call; for models that offer one. Raises DeadlineExceeded."""
+        """The gradient of the score at each point, counted as one call; only for models that offer gradients.
+
+        Raises
+        ------
+        DeadlineExceeded
+        """
         assert self.black_box.gradient is not None
         self.check()
         self.calls += 1
@@ -92,7 +107,12 @@ class Meter:
         return self.black_box.gradient(X)
 
     def together(self, works: Sequence[Callable[[], R]]) -> list[R | RecourseError]:
-        """The results, or errors, of computations that all ask this remote model; their calls are sent as one."""
+        """Run computations that all ask this remote model, and send their calls as one.
+
+        Returns
+        -------
+        For each computation, in order, its result, or the `RecourseError` that ended it
+        """
 
         def asking(work: Callable[[], R], ask: Predict) -> R:
             self._turn.ask = ask
@@ -101,7 +121,7 @@ class Meter:
         return in_step([partial(asking, work) for work in works], self._sent)
 
     def rest(self) -> BlackBox:
-        """The black box with the budget that this meter leaves, for another meter."""
+        """The black box with the part of its budget that this meter has not spent."""
         remote = self._asked.remote
         if remote is None:
             return self._asked

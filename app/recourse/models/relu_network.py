@@ -10,9 +10,9 @@ from app.recourse.features import ModelColumns
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ReluNetwork:
-    """The layers of a network from encoded points to one logit, in double precision.
+    """The layers of a network that maps encoded points to one logit, in double precision.
 
-    `leak` is the slope below zero: 0 for ReLU.
+    `leak` is the slope of the activation below zero; it is 0 for ReLU.
     """
 
     layers: tuple[tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, "_"]], ...]
@@ -29,7 +29,7 @@ class ReluNetwork:
         return np.asarray(H @ weights[:, 0] + bias[0])
 
     def of_columns(self, columns: ModelColumns) -> "ReluNetwork":
-        """The same network over encoded points of ``columns.space``; only if ``columns.affine``."""
+        """The same network as one that takes encoded points of ``columns.space``; only if ``columns.affine``."""
         (weights, bias), *rest = self.layers
         origin = columns.points(np.zeros((1, columns.space.d)))
         per_column = columns.points(np.eye(columns.space.d)) - origin

@@ -13,7 +13,7 @@ LOGIT_LIMIT = 40.0
 
 
 class Output(StrEnum):
-    """The kind of output that the model gives, about the favourable class."""
+    """The kind of output that a model gives about the favourable class."""
 
     PROBABILITY = "probability"
     LOGIT = "logit"
@@ -24,7 +24,7 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointScale:
-    """The scale of a model's points: `pdo` of them double the odds of the favourable class."""
+    """The scale of a model that gives points: the odds of the favourable class double with every `pdo` points."""
 
     threshold: float
     """Smallest favourable number of points; the largest where fewer are better."""
@@ -35,28 +35,28 @@ class PointScale:
 
     @property
     def slope(self) -> float:
-        """By how much one point raises the score; negative where fewer points are better."""
+        """By how much one more point raises the score; negative if fewer points are better."""
         return math.log(2.0) / self.pdo
 
     @property
     def fewer(self) -> bool:
-        """Whether fewer points are better."""
+        """Whether fewer points are better for the applicant."""
         return self.pdo < 0.0
 
     def of(self, scores: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
-        """The points that belong to scores, the inverse of `BlackBox.score_of`; NaN stays NaN."""
+        """The points that belong to each score: the inverse of `BlackBox.score_of`. NaN stays NaN."""
         return np.asarray(self.threshold + np.asarray(scores, dtype=float) / self.slope)
 
 
 def logit(probability: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
-    """log(p / (1 - p)), clipped to +-`LOGIT_LIMIT`; NaN stays NaN."""
+    """``log(p / (1 - p))`` of each probability, clipped to [-`LOGIT_LIMIT`, `LOGIT_LIMIT`]; NaN stays NaN."""
     p = np.asarray(probability, dtype=float)
     with np.errstate(divide="ignore"):
         return np.asarray(np.minimum(np.maximum(np.log(p) - np.log1p(-p), -LOGIT_LIMIT), LOGIT_LIMIT))
 
 
 def sigmoid(value: Float[np.ndarray, "*n"] | float) -> Float[np.ndarray, "*n"]:
-    """Inverse of `logit`."""
+    """The probability of each logit: the inverse of `logit`."""
     return np.asarray(expit(value))
 
 

@@ -26,7 +26,7 @@ CELLS = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """The leaves of one decision tree over encoded points; every finite point lies in exactly one."""
+    """The leaves of one decision tree over encoded points, as boxes; every finite point lies in exactly one box."""
 
     lower: Float[np.ndarray, "m d"]
     """Lower side of each box, which is not in it; -inf without such a side."""
@@ -46,7 +46,7 @@ class Boxes:
         columns: int,
         score: Score,
     ) -> "Boxes":
-        """Boxes of the leaves that some point reaches.
+        """The boxes of a tree's leaves; a leaf that no point can reach is left out.
 
         Parameters
         ----------
@@ -54,30 +54,35 @@ class Boxes:
             For a library that compares differently, translate thresholds by `single_precision_edge`.
         left, right : children of each node, negative for a leaf; node 0 is the root; no cycles
         columns : number of encoded columns, d
-        score : the score of the black box for encoded points; called once with a point of each box, so that the boxes
-            agree with it
+        score : the score of the black box for encoded points; called once, with one point of each box, so that the
+            boxes agree with the black box
         """
         lowers, uppers, _ = leaves_of_tree(feature, threshold, left, right, columns=columns)
         return cls(lowers, uppers, np.asarray(score(_members(lowers, uppers)), dtype=float))
 
     def of_limits(self, limits: Callable[[np.ndarray], np.ndarray]) -> "Boxes":
-        """The boxes in other units: `limits` maps their sides (m, d), increasing in each column."""
+        """The boxes in other units.
+
+        Parameters
+        ----------
+        limits : a function from sides of boxes (m, d) to the same sides in the new units, increasing in each column
+        """
         return Boxes(limits(self.lower), limits(self.upper), self.scores)
 
     @cached_property
     def favourable(self) -> Bool[np.ndarray, "m"]:
-        """Whether the decision is favourable in each box."""
+        """For each box, whether the decision in it is favourable."""
         return np.asarray(self.scores >= 0.0)
 
     def score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-        """Scores of finite points, by looking up their boxes."""
+        """Score of each finite point, looked up in its box."""
         exact = np.zeros(X.shape[1])
         return np.concatenate(
             [np.zeros(0), *(self.scores[inside.argmax(axis=1)] for inside in self._chances(X, exact, ndtr))]
         )
 
     def rate(self, X: Float[np.ndarray, "n d"], std: Float[np.ndarray, "d"], cdf: Cdf = ndtr) -> Float[np.ndarray, "n"]:
-        """Probability that independent noise on each column makes a point unfavourable; exact.
+        """For each point, the exact probability that independent noise on each column makes it unfavourable.
 
         Parameters
         ----------
@@ -87,12 +92,12 @@ class Boxes:
 
         Returns
         -------
-        (n,), in [0, 1]; far from the boundary too, tiny rates keep their leading digits
+        (n,), in [0, 1]; tiny rates, far from the boundary, keep their leading digits
 
         Notes
         -----
-        Theorem 2 of the reference subtracts the favourable boxes from 1. The boxes fill the space, so the unfavourable
-        ones have the same sum; summed directly, a small rate is not lost in the rounding of 1.
+        Theorem 2 of the reference subtracts the sum over favourable boxes from 1. The sum over unfavourable boxes is
+        the same, because the boxes fill the space; and it does not lose a small rate in the rounding of 1.
 
         References
         ----------
@@ -126,7 +131,7 @@ class Boxes:
 
 
 def single_precision_edge(threshold: Float[np.ndarray, "k"], *, strict: bool) -> Float[np.ndarray, "k"]:
-    """The largest number that goes left at each threshold, where a library first rounds numbers to single precision.
+    """For each threshold, the largest number that goes left, in a library that rounds numbers to single precision.
 
     Parameters
     ----------
@@ -135,8 +140,8 @@ def single_precision_edge(threshold: Float[np.ndarray, "k"], *, strict: bool) ->
 
     Returns
     -------
-    Numbers `edge` such that ``x <= edge`` iff ``float32(x) < threshold``, or ``<=``; numbers that are too large for
-    single precision are infinite in it.
+    Numbers `edge` such that ``x <= edge`` iff ``float32(x) < threshold`` (strict) or ``float32(x) <= threshold``.
+    Numbers too large for single precision count as infinite.
     """
     with np.errstate(over="ignore"):
         single = threshold.astype(np.float32)
@@ -158,10 +163,10 @@ def leaves_of_tree(
     *,
     columns: int,
 ) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, "m d"], Int[np.ndarray, "m"]]:
-    """Lower and upper sides of the leaves that some point reaches, and the node of each leaf.
+    """Lower sides, upper sides and node numbers of the leaves that any point can reach.
 
-    Inner node k sends a point left iff ``x[feature[k]] <= threshold[k]``; a leaf has a negative `left`. Node 0 is the
-    root.
+    Inner node k sends a point left iff ``x[feature[k]] <= threshold[k]``. A node is a leaf if its `left` is negative.
+    Node 0 is the root.
     """
     found: list[tuple[np.ndarray, np.ndarray, int]] = []
     stack = [(0, np.full(columns, -np.inf), np.full(columns, np.inf))]

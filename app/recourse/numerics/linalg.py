@@ -21,12 +21,13 @@ DiagonalPair: TypeAlias = tuple[
 def diagonalise_pair(
     S: Float[np.ndarray, "d d"], T: Float[np.ndarray, "d d"], a: Float[np.ndarray, "d"]
 ) -> DiagonalPair:
-    """Coordinates of the range of ``S + T`` in which both positive semidefinite matrices are diagonal.
+    """Coordinates of the range of ``S + T`` in which both matrices are diagonal; both are positive semidefinite.
 
     Returns
     -------
     V, s, t : ``V'SV = diag(s)``, ``V'TV = diag(t)``, ``s + t = 1``
-    outside : the part of `a` outside the range of ``S + T``; None where `a` lies inside
+    outside : the part of `a` outside the range of ``S + T``; None if `a` lies inside. With such a part, ``V``, ``s``
+        and ``t`` are empty
     """
     total = S + T
     t, V, failed = lapack.dsygvd(T, total)
@@ -46,13 +47,16 @@ def diagonalise_pair(
 
 
 def distances(X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "n k"]:
-    """L2 distances between all rows of one matrix and all rows of the other."""
+    """L2 distance of each row of `X` to each row of `Y`."""
     between = X[:, None] - Y[None]
     return np.sqrt(np.einsum("nkd,nkd->nk", between, between))
 
 
 def diversity(X: Float[np.ndarray, "n d"]) -> float:
-    """Determinant of all ``1/(1 + distance)`` between the rows: 0 if two are equal, towards 1 for distant ones."""
+    """Determinant of the matrix of ``1/(1 + distance)`` over all pairs of rows, in [0, 1].
+
+    It is 0 if two rows are equal, and near 1 if all rows are far apart.
+    """
     return float(np.linalg.det(1.0 / (1.0 + distances(X, X))))
 
 
@@ -68,14 +72,15 @@ def project(
     lower: Float[np.ndarray, "n k"],
     upper: Float[np.ndarray, "n k"],
 ) -> Float[np.ndarray, "n k"]:
-    """The points nearest to the rows of `X` in ``{x : normal.x >= need, lower <= x <= upper}``; exact.
+    """The nearest point to each row of `X` in ``{x : normal.x >= need, lower <= x <= upper}``, exactly.
 
-    The answer is ``clip(x + t normal)`` for the least ``t >= 0`` that meets the need, and ``normal.x(t)`` is monotone
-    and linear between the values of ``t`` where a coordinate enters or leaves its range: sort, sum up, interpolate.
+    The answer is ``clip(x + t normal)`` for the least ``t >= 0`` that meets the need. ``normal.x(t)`` grows with ``t``
+    and is linear between the values of ``t`` at which a coordinate enters or leaves its range; so the values are sorted
+    and ``t`` is interpolated.
 
     Returns
     -------
-    (n, k); where no point within `lower` and `upper` meets the need, the point within them that comes nearest to it
+    (n, k); if no point within `lower` and `upper` meets the need, the point within them with the largest ``normal.x``
     """
     projected = np.clip(X, lower, upper)
     short = np.flatnonzero(projected @ normal < need)
@@ -115,7 +120,7 @@ def unique_rows(rows: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "m p"]:
 
 
 def first_of_equal(rows: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "m"]:
-    """The index of the first row of each group of equal rows, ascending."""
+    """For each group of equal rows, the index of its first row; in ascending order."""
     order, new = _sorted(rows)
     return np.sort(order[new])
 
@@ -123,7 +128,7 @@ def first_of_equal(rows: Float[np.ndarray, "n p"]) -> Int[np.ndarray, "m"]:
 def unique_rows_and_places(
     rows: Float[np.ndarray, "n p"],
 ) -> tuple[Float[np.ndarray, "m p"], Int[np.ndarray, "n"]]:
-    """The distinct rows in lexicographic order, and for each of `rows` its index among them."""
+    """The distinct rows in lexicographic order, and for each row of `rows` its index among the distinct rows."""
     order, new = _sorted(rows)
     places = np.empty(len(rows), dtype=np.intp)
     places[order] = new.cumsum() - 1

@@ -32,16 +32,20 @@ def mixed_integer_program(
     integer: Bool[np.ndarray, "n"],
     deadline: float = math.inf,
 ) -> Float[np.ndarray, "n"] | None:
-    """``argmin cost.x`` subject to ``lower <= A x <= upper``, ``0 <= x <= limit``, whole where `integer`; by HiGHS.
+    """``argmin cost.x`` subject to ``lower <= A x <= upper`` and ``0 <= x <= limit``, by the solver HiGHS.
+
+    Parameters
+    ----------
+    integer : for each variable, whether it is a whole number
+    deadline : `time.monotonic()` at which the solver stops
 
     Returns
     -------
-    (n,), the optimum, or the best known when `time.monotonic()` reaches `deadline`; None where the constraints are
-    infeasible
+    (n,), the optimum, or the best known ``x`` at the deadline; None if the constraints are infeasible
 
     Raises
     ------
-    DeadlineExceeded : no answer was known at the deadline
+    DeadlineExceeded : no ``x`` was known at the deadline
     SolverFailed : the solver ended without an answer
     """
     if not len(cost):  # the solver refuses a program without variables
@@ -76,9 +80,17 @@ def mixed_integer_program(
 def largest_cover(
     covers: Bool[np.ndarray, "n m"], weights: Int[np.ndarray, "n"], most: int
 ) -> tuple[Int[np.ndarray, "k"], int]:
-    """At most `most` columns that cover rows of the largest total weight, and an upper bound on that weight; by HiGHS.
+    """The columns, at most `most`, that together cover rows of the largest total weight; by the solver HiGHS.
 
-    The weight that is covered equals the bound where the optimum is proven within `MOST_NODES`.
+    Parameters
+    ----------
+    covers : whether each column covers each row
+    weights : weight of each row
+
+    Returns
+    -------
+    columns : indices of the columns found; the optimum, or the best known after `MOST_NODES` nodes
+    bound : upper bound on the total weight; equals the weight that is covered if the optimum is proven
 
     Raises
     ------
@@ -100,10 +112,10 @@ def largest_cover(
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Drop what compiled code writes to standard output inside this context, for code with no option to turn that off.
+    """Drop what compiled code writes to standard output while the context is open; for code without a quiet option.
 
-    Text that Python still buffers is written later. Nothing is dropped where other threads run, which may write
-    something of their own.
+    Text in Python's own buffers is written later. If other threads run, nothing is dropped, since it may be their
+    output.
     """
     if threading.active_count() > 1:
         yield
@@ -133,7 +145,7 @@ def _flush() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bracketed:
-    """Proven bounds on the optimal value of a minimisation, and the solver's optimum."""
+    """The solution of a minimisation that the solver found, with proven bounds on the optimal value."""
 
     lower: float
     """From the dual side, lowered by its residuals."""
@@ -151,18 +163,19 @@ def cone_program(
     *,
     deadline: float,
 ) -> Bracketed | None:
-    """Minimise ``cost.x`` subject to ``offset - A x`` in the product of `cones`, by Clarabel.
+    """Minimise ``cost.x`` such that ``offset - A x`` lies in the product of `cones`, by the solver Clarabel.
 
     Parameters
     ----------
-    entries : values and (row, column) of A
-    cones : kind and size of each, in the order of the rows; ("zero", rows), ("nonnegative", rows), ("second_order",
-        rows), whose first row is at least the length of the others, or ("semidefinite", n), whose rows are the upper
-        triangle, column by column, off-diagonal entries times sqrt(2)
+    entries : the values of A, and their rows and columns
+    cones : kind and size of each cone, in the order of the rows: ("zero", rows); ("nonnegative", rows);
+        ("second_order", rows), in which the first row is at least the L2 norm of the others; or ("semidefinite", n), in
+        which the rows are the upper triangle of a matrix, column by column, with off-diagonal entries times sqrt(2)
+    deadline : `time.monotonic()` at which the solver stops
 
     Returns
     -------
-    Bounds on the optimal value, and the optimum; None where the constraints are infeasible
+    Bounds on the optimal value, and the optimum; None if the constraints are infeasible
 
     Raises
     ------

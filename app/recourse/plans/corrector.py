@@ -69,7 +69,7 @@ class CorrectionParams(InputPart):
 
     @property
     def gain(self) -> float:
-        """The least rise of the joint lower bound for which a correction is made."""
+        """A correction is made only if it raises the joint lower bound by at least this much."""
         return GAIN if self.kind == "mahalanobis" else 0.0
 
 
@@ -98,11 +98,11 @@ OUTCOMES: dict[MemberOutcome, str] = {
 
 
 class Corrector:
-    """Corrects members of plans for one applicant, under given moments of retrained models.
+    """Corrects members of plans for one applicant, so that retrained models with given moments accept them.
 
     Raises
     ------
-    DegenerateSurrogate : the mean of the models decides the same everywhere
+    DegenerateSurrogate : the mean of the retrained models gives all points the same decision
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Corrector:
         self.covariance = moments.root @ moments.root.T
 
     def outcomes(self, rows_raw: Float[np.ndarray, "n p"], before: PlanBounds) -> list[MemberOutcome | None]:
-        """The outcome of each member that is left as it is; None for each member to correct."""
+        """For each member, the outcome if it stays as it is, or None if it is to be corrected."""
         scores = self._scores(rows_raw)
         if self.params.kind == "requirement":
             return [MemberOutcome.MET if score >= self.params.margin - SLACK else None for score in scores]
@@ -128,12 +128,12 @@ class Corrector:
     def candidates(
         self, row_raw: Float[np.ndarray, "p"], extra_margins: Float[np.ndarray, "k"]
     ) -> Float[np.ndarray, "m p"]:
-        """Legal corrections of one member, the best first; none where no legal record meets the aim.
+        """Legal corrected records for one member, best first; no rows if no legal record meets the aim.
 
         Parameters
         ----------
-        extra_margins : (k,), >= 0; added to the margin of `requirement`, one correction for each: larger ones serve
-            where the model refuses the correction with the smallest
+        extra_margins : (k,), >= 0; with `requirement`, each one is added to the margin and gives one record. The
+            records with larger margins serve if the model refuses the one with the smallest
         """
         if self.params.kind == "requirement":
             rows = [self.requirement(row_raw, self.params.margin + extra) for extra in extra_margins.tolist()]
@@ -142,16 +142,19 @@ class Corrector:
         return np.array([row for row in rows if row is not None]).reshape(-1, len(row_raw))
 
     def relaxation(self) -> Relaxation | None:
-        """The constraint whose removal helps the requirement most; None where none helps, or for kind `mahalanobis`."""
+        """The constraint whose removal raises the highest score under the mean of the retrained models most.
+
+        The result is None if no single removal helps, and for the kind `mahalanobis`.
+        """
         if self.params.kind != "requirement":
             return None
         return self.search.relaxation(self.params.margin / self.length)
 
     def requirement(self, row_raw: Float[np.ndarray, "p"], margin: float) -> Float[np.ndarray, "p"] | None:
-        """Of the legal rows with a mean score of at least `margin`, the nearest to a member; None where there is none.
+        """The legal row nearest to a member with a mean score of at least `margin`; None if there is no such row.
 
-        The mean score is that of the retrained models. Numbers are projected exactly and rounded away from the
-        boundary; categories change only by single moves.
+        The mean score is the score under the mean of the retrained models. Numbers are projected exactly and rounded
+        away from the boundary; categories change only by single moves.
         """
         space, mean = self.actions.space, self.moments.mean
         x = space.encode(row_raw[None])[0]
@@ -169,9 +172,10 @@ class Corrector:
         )
 
     def mahalanobis(self, row_raw: Float[np.ndarray, "p"], shift: float) -> Float[np.ndarray, "p"] | None:
-        """Of the legal rows within `shift` of a member, the one whose mean score is most standard deviations above 0.
+        """Among legal rows within `shift` of a member, the row whose mean score is most standard deviations above 0.
 
-        Mean and deviation are those of the retrained models. None where their mean accepts no row so near.
+        Mean and standard deviation are taken over the retrained models. The result is None if their mean accepts no row
+        within `shift`, an L2 distance in encoded units.
 
         Raises
         ------
@@ -194,9 +198,10 @@ class Corrector:
         )
 
     def mahalanobis_point(self, row_raw: Float[np.ndarray, "p"], shift: float) -> Float[np.ndarray, "d"] | None:
-        """The encoded optimum of theorem 3.1 (paper 4) with ranges and rules, categories fixed; None where infeasible.
+        """The encoded optimum of theorem 3.1 of Bui, Nguyen, Nguyen (2022), with ranges and rules; None if infeasible.
 
-        Unknowns ``(v, t, s)``: ``v = t x`` in the columns that can move, ``s >= |Sigma^1/2 x~| t``.
+        Categories stay fixed. The program has the unknowns ``(v, t, s)``, with ``v = t x`` in the columns that can move
+        and ``s >= |Sigma^1/2 x~| t``.
         """
         A, space = self.actions, self.actions.space
         x = space.encode(row_raw[None])[0]
@@ -326,17 +331,23 @@ def keep_better(
     gain: float,
     until: float,
 ) -> tuple[Bool[np.ndarray, "n"], PlanBounds]:
-    """Mask of the proposed changes to make, so that the joint lower bound rises by at least `gain`, and the new bounds.
+    """Select proposed changes of a plan so that its joint lower bound rises by at least `gain`.
 
-    All changes are made if possible; else those that help their own member least are dropped, one after another. A
-    change that makes two members equal is dropped. Where the old bound is not tight, the new one has to exceed the
-    highest value that the old one can have.
+    All changes are selected if that raises the bound enough. Otherwise the function drops changes one by one, first the
+    change that helps its own member least. A change that would make two members equal is never selected. If the old
+    bound is not tight, the new bound must exceed the highest value that the old bound can have.
 
     Parameters
     ----------
-    proposed : new row of each member; None for no change
-    moments_of : moments that describe the scores of a plan
-    until : deadline of all programs together, a `time.monotonic()`
+    proposed : for each member its new row, or None for no change
+    moments_of : a function from the rows of a plan to the moments that describe their scores
+    before : bounds of the plan without changes
+    until : `time.monotonic()` at which all programs together have to end
+
+    Returns
+    -------
+    made : for each member, whether its change is selected
+    bounds : bounds of the plan with the selected changes
     """
 
     def described(plan: Float[np.ndarray, "n p"]) -> tuple[Float[np.ndarray, "n m"], WeightMoments]:
@@ -368,7 +379,12 @@ def corrected(
     *,
     until: float,
 ) -> Float[np.ndarray, "n p"]:
-    """A plan with those corrections that raise its joint lower bound before `until`; not yet verified."""
+    """The plan with the corrections that raise its joint lower bound; the model has not seen the new rows yet.
+
+    Parameters
+    ----------
+    until : `time.monotonic()` after which the plan is returned as it is
+    """
     corrector = Corrector(action_set, moments, params, until=until)
     points = homogeneous(action_set.space.encode(rows_raw))
     before = plan_bounds(points, moments, radius, deadline=until)

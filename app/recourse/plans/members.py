@@ -16,12 +16,13 @@ def improved_in_turn(
     improved: Callable[[Float[np.ndarray, "j p"], int], Float[np.ndarray, "p"]],
     sweeps: int,
 ) -> Float[np.ndarray, "j p"]:
-    """The plan after moves of its members, in turn, until none of them moves any more.
+    """The plan after its members have been moved in turn, until no member moves any more.
 
     Parameters
     ----------
     plan_raw : legal raw rows
-    improved : maps a plan and the index of a member to this member after its moves; the same row where it stays
+    improved : a function that takes a plan and the index of a member, and returns the row of that member after its
+        moves; an unchanged row means that the member stays
     sweeps : largest number of passes over all members
     """
     plan, still = plan_raw.copy(), 0
@@ -38,14 +39,17 @@ def improved_in_turn(
 def chosen(
     n: int, count: int, value: Callable[[list[int]], Float[np.ndarray, "n"]], kept: list[int], passes: int
 ) -> list[int]:
-    """Indices of the best plan of at most `count` members among `n` records: the kept ones, and the best additions.
+    """Indices of the records that form the best plan: the kept records, and the additions that improve the plan most.
 
     Parameters
     ----------
-    value : maps the indices of a plan to the value of that plan with one more record, for each record; smaller is
-        better
-    kept : indices of records that stay
-    passes : how often each addition is exchanged for the best one given the others, while that improves the plan
+    n : number of records to choose from
+    count : largest number of members of the plan
+    value : a function from the indices of a plan to an array: for each of the `n` records, the value of the plan with
+        this record added; smaller is better
+    kept : indices of the records that are certain to be members
+    passes : how often each addition in turn is replaced by the record that is best beside the other members; fewer if
+        the plan stops changing
     """
     plan = kept[:count]
     first = len(plan)

@@ -45,54 +45,65 @@ CHANGE_PRICE = 0.1
 
 @runtime_checkable
 class Validity(Protocol):
-    """A measure of how well members withstand a change of the model: a validity per member, and a loss of a plan."""
+    """A measure of how well records withstand a change of the model: one validity per member, and a loss per plan."""
 
     def of(self, points: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
         """The validity of each homogeneous point; larger is better."""
 
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
-        """The term of the objective for a plan, from the validities of its members; smaller is better."""
+        """The term of the objective that a plan adds for the validities of its members; smaller is better."""
 
 
 @runtime_checkable
 class SmoothValidity(Validity, Protocol):
-    """A validity with slopes, for descent."""
+    """A validity that also has gradients, so that an objective can be minimised by gradient descent."""
 
     def gradient(self, points: Float[np.ndarray, "*n m"], values: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n m"]:
-        """The gradient of the validity of each homogeneous point, given the validities as `values`."""
+        """The gradient of the validity at each homogeneous point; `values` are the validities there."""
 
     def slope(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n j"]:
-        """A subgradient of the loss by the validity of each member."""
+        """A subgradient of the loss of each plan with respect to the validities of its members."""
 
 
 @dataclass(frozen=True, slots=True)
 class HalfSpaces:
-    """Half-spaces that members must lie in: ``normals @ x~ >= needs``."""
+    """Half-spaces ``normals @ x~ >= needs`` that all members must lie in; ``x~`` is a point with a 1 appended."""
 
     normals: Float[np.ndarray, "c m"]
     """Homogeneous, intercept last; numbers are projected onto the first."""
     needs: Float[np.ndarray, "c"]
 
     def shortfall(self, points: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
-        """The sum of the distances by which homogeneous points miss the half-spaces."""
+        """For each homogeneous point, the sum of its distances to the half-spaces that it is outside of."""
         return self.missed(points @ self.normals.T)
 
     def missed(self, scores: Float[np.ndarray, "*n c"]) -> Float[np.ndarray, "*n"]:
-        """The sum of the distances by which points miss the half-spaces; `scores` are their products with `normals`."""
+        """For each point, the sum of its distances to the half-spaces it is outside of.
+
+        Parameters
+        ----------
+        scores : products of the points with `normals`
+        """
         return np.maximum(self.needs - scores - SLACK, 0.0).sum(axis=-1)
 
     def beyond(self, point: Float[np.ndarray, "m"]) -> "HalfSpaces":
-        """The half-spaces moved so that a homogeneous point that the black box refuses is inside none of them."""
+        """The half-spaces with larger needs, so that none of them has the given homogeneous point in its interior.
+
+        It is called with a point that the black box refuses.
+        """
         return replace(self, needs=np.maximum(self.needs, self.normals @ point))
 
     def with_extra_margin(self, extra_margin: float) -> "HalfSpaces":
-        """The half-spaces moved further into the favourable side."""
+        """The half-spaces with `extra_margin` added to every need, which moves them into the favourable side."""
         return replace(self, needs=self.needs + extra_margin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanObjective:
-    """The published objective of a plan (paper 4), with penalties for missed half-spaces and equal members."""
+    """The published objective of a plan (Bui, Nguyen, Nguyen 2022), plus penalties.
+
+    Penalties apply to members outside the half-spaces `sides`, and to equal members.
+    """
 
     x0: Float[np.ndarray, "d"]
     validity: SmoothValidity
@@ -101,13 +112,13 @@ class PlanObjective:
     sides: HalfSpaces
 
     def value(self, X: Float[np.ndarray, "b j d"]) -> Float[np.ndarray, "b"]:
-        """The value of each plan of J members."""
+        """The value of each plan; a plan is J encoded records, and smaller is better."""
         return self.value_and_gradient(X)[0]
 
     def value_and_gradient(
         self, X: Float[np.ndarray, "b j d"]
     ) -> tuple[Float[np.ndarray, "b"], Float[np.ndarray, "b j d"]]:
-        """The value of each plan with all penalties, and a subgradient of the value without them."""
+        """The value of each plan, penalties included, and a subgradient of the value without the penalties."""
         j, points = X.shape[-2], homogeneous(X)
         away = X - self.x0
         length = np.sqrt(_squares(away))
@@ -132,7 +143,7 @@ class PlanObjective:
         return value, gradient
 
     def joined(self, others: Float[np.ndarray, "k d"]) -> Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, "n"]]:
-        """A function of points: the value of the plan of `others` and each point as one more member."""
+        """A function that takes encoded points and returns for each the value of the plan of `others` and the point."""
         k, rest = len(others), homogeneous(others)
         K = 1.0 / (1.0 + distances(others, others))
         inverse, determinant = np.linalg.inv(K + SAME * np.eye(k)), float(np.linalg.det(K))
@@ -160,7 +171,10 @@ class PlanObjective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeopleObjective:
-    """The objective in people's terms, with penalties for missed half-spaces and members that nearly repeat another."""
+    """The objective of a plan in people's terms (costs, numbers of changes, what is changed), plus penalties.
+
+    Penalties apply to members outside the half-spaces `sides`, and to members that nearly repeat another member.
+    """
 
     actions: ActionSet
     unit: float
@@ -171,18 +185,18 @@ class PeopleObjective:
     sides: HalfSpaces
 
     def value(self, plan_raw: Float[np.ndarray, "j p"]) -> float:
-        """The value of one whole plan."""
+        """The value of one whole plan; smaller is better."""
         return float(self.joined(plan_raw[:-1])(plan_raw[-1:])[0])
 
     def joined(
         self, others_raw: Float[np.ndarray, "k p"]
     ) -> Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]:
-        """A function of raw rows: the value of the plan of `others_raw` and each row as one more member."""
+        """A function that takes raw rows and returns for each the value of the plan of `others_raw` and the row."""
         joint = Joint(self, self.members(others_raw))
         return lambda rows_raw: joint.value(self.members(rows_raw))
 
     def members(self, rows_raw: Float[np.ndarray, "n p"]) -> "Members":
-        """The records, with what each contributes to the value of any plan that holds it."""
+        """The records as `Members`, with what each of them contributes to the value of a plan."""
         points, ways = homogeneous(self.actions.space.encode(rows_raw)), moved(self.actions, rows_raw)
         effort = self.effort(rows_raw, ways.amounts)
         return Members(
@@ -193,9 +207,11 @@ class PeopleObjective:
         )
 
     def effort(self, rows_raw: Float[np.ndarray, "n p"], amounts: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """The cost of each row in usual changes, plus a price for each change.
+        """The cost of each row as a multiple of a usual change's cost, plus a price for each changed feature.
 
-        `amounts` is what `ActionSet.amounts` returns for the rows.
+        Parameters
+        ----------
+        amounts : what `ActionSet.amounts` returns for the rows
         """
         return self.actions.cost_of(amounts) / self.unit + CHANGE_PRICE * self.actions.changed(rows_raw)
 
@@ -209,7 +225,7 @@ def objective_of(
     proximity_weight: float,
     diversity_weight: float,
 ) -> PlanObjective | PeopleObjective:
-    """The objective of this kind for one applicant; the kind `paper` needs a `SmoothValidity`."""
+    """The objective of a plan for one applicant; with `kind` `paper`, `validity` has to be a `SmoothValidity`."""
     if kind == "people":
         return PeopleObjective(
             actions=actions, unit=usual_change(actions.space), validity=validity, sides=sides,
@@ -224,7 +240,7 @@ def objective_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Members:
-    """Records, with the numbers of each that the objective uses in every plan that holds it."""
+    """Records that can be members of a plan, with the figures that the objective needs for each record in any plan."""
 
     rows_raw: Float[np.ndarray, "n p"]
     alone: Float[np.ndarray, "n"]
@@ -246,7 +262,7 @@ class Members:
 
 
 class Joint:
-    """Plans of given members and one more, and their values."""
+    """The values of the plans that consist of given members and one more record."""
 
     def __init__(self, objective: PeopleObjective, others: Members) -> None:
         self.objective, self.others = objective, others
@@ -256,13 +272,13 @@ class Joint:
         self._alone, self._missing = others.alone.sum(), objective.sides.missed(others.scores).sum()
 
     def value(self, more: Members) -> Float[np.ndarray, "n"]:
-        """The value of the plan with each of these records as the one more."""
+        """For each record of `more`, the value of the plan of the given members and this record."""
         overlap = overlaps(more.moved, self.others.moved)
         shared = np.maximum(overlap, self._nearest).sum(axis=1) + overlap.max(axis=1, initial=0.0)
         return self._value(more, shared) + 2.0 * TWIN * (overlap > MOST_OVERLAP).sum(axis=1)
 
     def at_least(self, more: Members) -> Float[np.ndarray, "n"]:
-        """A lower bound of `value`, as if these records shared no change with the other members."""
+        """For each record of `more`, a lower bound of `value`: its value without overlap with the given members."""
         return self._value(more, float(self._nearest.sum()))
 
     def _value(self, more: Members, shared: Float[np.ndarray, "n"] | float) -> Float[np.ndarray, "n"]:

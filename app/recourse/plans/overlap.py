@@ -19,7 +19,7 @@ MOST_OVERLAP = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """How far a person moves each feature, for several records."""
+    """For several records, how far the person has to move each feature."""
 
     amounts: Float[np.ndarray, "n p"]
     """In spreads; 1 for a change of category, 0 for what time changes."""
@@ -37,14 +37,14 @@ class Moved:
 
 
 def moved(actions: ActionSet, rows_raw: Float[np.ndarray, "n p"]) -> Moved:
-    """How far a person moves each feature to reach each raw row."""
+    """For each raw row, how far the person has to move each feature to reach it."""
     amounts = actions.amounts(rows_raw)
     made = (amounts > 0.0).astype(float)
     return Moved(amounts=amounts, totals=amounts.sum(axis=1), made=made, counts=made.sum(axis=1))
 
 
 def overlaps(one: Moved, other: Moved) -> Float[np.ndarray, "n k"]:
-    """Overlap of each record of `one` with each of `other`, in [0, 1]; 0 with a record that moves nothing."""
+    """Overlap of each record of `one` with each record of `other`, in [0, 1]; 0 if one of the two changes nothing."""
     smaller = np.minimum(one.totals[:, None], other.totals)
     overlap = np.minimum(one.amounts[:, None, :], other.amounts).sum(axis=-1) / np.maximum(smaller, SAME)
     same_features = one.counts[:, None] + other.counts == 2.0 * (one.made @ other.made.T)

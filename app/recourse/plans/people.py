@@ -48,7 +48,9 @@ class PeopleSearch:
 
     Parameters
     ----------
-    margins : >= 0, increasing; distances beyond a hyperplane of the records that plans are chosen from, encoded units
+    count : number of members of a plan
+    margins : >= 0, increasing, encoded units; the records to choose from are searched at these distances beyond each
+        hyperplane of the objective
     """
 
     def __init__(
@@ -63,11 +65,11 @@ class PeopleSearch:
         self._known: dict[bytes, list[Members]] = {}
 
     def best(self, cheapest_raw: Float[np.ndarray, "m p"]) -> Float[np.ndarray, "j p"]:
-        """The best plan found: legal raw rows, distinct where there are enough.
+        """The best plan found, as legal raw rows; they differ from each other if enough different rows are known.
 
         Parameters
         ----------
-        cheapest_raw : the cheapest record of the person for each margin
+        cheapest_raw : cheapest record of the person for several margins
         """
         self.pool_raw = pool = self._pool(cheapest_raw)
         if not len(pool):
@@ -82,7 +84,10 @@ class PeopleSearch:
     def further(
         self, plan_raw: Float[np.ndarray, "j p"], extra_margins: Float[np.ndarray, "k"]
     ) -> Float[np.ndarray, "n p"]:
-        """The plan's members moved further to the favourable side, for each extra margin, and records of the pool."""
+        """Replacements: for each extra margin the plan's members moved further into the favourable side, then the pool.
+
+        The pool is the records from which `best` has chosen the plan.
+        """
         rows = []
         for extra in extra_margins.tolist():
             objective = replace(self.objective, sides=self.objective.sides.with_extra_margin(extra))
@@ -91,9 +96,9 @@ class PeopleSearch:
         return self._finished(np.concatenate([*rows, self.pool_raw]))
 
     def choose(self, rows_raw: Float[np.ndarray, "n p"], wanted_raw: Float[np.ndarray, "j p"]) -> Int[np.ndarray, "k"]:
-        """Indices of the best plan among rows, cheapest first: the rows in `wanted_raw`, and the best additions.
+        """Indices of the rows that form the best plan, cheapest first: rows in `wanted_raw`, and the best additions.
 
-        Rows that overlap too much with a cheaper one are left out.
+        A row that overlaps too much with a cheaper row of the plan is left out.
         """
         kept = [k for k, row in enumerate(rows_raw) if (wanted_raw == row).all(axis=1).any()]
         members = self.objective.members(rows_raw)

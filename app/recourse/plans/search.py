@@ -57,12 +57,15 @@ def propose(
     extra_margin_unit: float,
     adjust: Callable[[Float[np.ndarray, "j p"], float], Float[np.ndarray, "j p"]] = lambda plan_raw, until: plan_raw,  # noqa: ARG005
 ) -> PlanCandidates:
-    """The best plan found, and members with an extra margin to replace those that the black box refuses.
+    """The best plan found, and replacements for members that the black box refuses.
+
+    Replacements include members moved further into the favourable side by an extra margin.
 
     Parameters
     ----------
-    extra_margin_unit : an extra margin that makes a difference, encoded units
-    adjust : a last change to the plan, given `time.monotonic()` at which it has to end
+    count : number of members
+    extra_margin_unit : unit of the extra margins, encoded units; large enough to make a difference to the model
+    adjust : a function that changes the plan last; it takes the plan and the `time.monotonic()` at which it has to end
 
     Raises
     ------
@@ -103,7 +106,7 @@ def propose(
 
 
 class PlanSearch:
-    """Searches plans for one applicant that minimise the published objective (paper 4)."""
+    """Searches plans for one applicant that minimise the published objective (Bui, Nguyen, Nguyen 2022)."""
 
     def __init__(self, problem: RecourseProblem, objective: PlanObjective, count: int) -> None:
         self.problem, self.objective, self.count = problem, objective, count
@@ -114,11 +117,12 @@ class PlanSearch:
         self.until = 0.5 * (time.monotonic() + problem.deadline)
 
     def best(self, cheapest_raw: Float[np.ndarray, "m p"]) -> Float[np.ndarray, "j p"]:
-        """The best plan found: legal raw rows, distinct where there are enough.
+        """The best plan found, as legal raw rows; they differ from each other if enough different rows are known.
 
         Parameters
         ----------
-        cheapest_raw : legal rows on the favourable side; rows that are not legal are moved towards the first
+        cheapest_raw : legal rows on the favourable side, at least one; a row of a plan that is not legal is moved
+            towards the first of these
         """
         anchor_raw = cheapest_raw[0]
         plans = [self._legal(rows, anchor_raw) for rows in self._starts(anchor_raw)]
@@ -133,7 +137,7 @@ class PlanSearch:
     def further(
         self, plan_raw: Float[np.ndarray, "j p"], extra_margins: Float[np.ndarray, "k"]
     ) -> Float[np.ndarray, "n p"]:
-        """The plan's members moved further to the favourable side for each extra margin: those that reach it."""
+        """Replacements: for each extra margin, the members that could be moved so far into the favourable side."""
         rows = [plan_raw[:0]]
         for extra in extra_margins.tolist():
             if self._late():
@@ -144,9 +148,9 @@ class PlanSearch:
         return np.concatenate(rows)
 
     def choose(self, rows_raw: Float[np.ndarray, "n p"], wanted_raw: Float[np.ndarray, "j p"]) -> Int[np.ndarray, "k"]:
-        """Indices of the best plan among rows, nearest first: the rows in `wanted_raw`, and the best additions.
+        """Indices of the rows that form the best plan, nearest first: rows in `wanted_raw`, and the best additions.
 
-        Each of several additions is exchanged once for the best one given the others.
+        After several additions, each in turn is replaced once by the row that is best beside the other members.
         """
         kept = [k for k, row in enumerate(rows_raw) if (wanted_raw == row).all(axis=1).any()]
         X = self.encode(rows_raw)

@@ -37,7 +37,11 @@ from app.recourse.models.linear import LinearModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossAndCost:
-    """The objective ``share max J(x, theta) + (1 - share) J(x, predicted)``; J is loss plus weighted cost."""
+    """The objective ``share J_worst + (1 - share) J_predicted``; each J is a loss plus the weighted cost.
+
+    ``J_worst`` is the largest J over all models within `radius` of `model`, and ``J_predicted`` is that of the model
+    `predicted`.
+    """
 
     model: LinearModel
     """On the scale of logits, like the loss."""
@@ -50,25 +54,40 @@ class LossAndCost:
     """Of the worst case, in [0, 1]; 1 without a prediction."""
 
     def worst_score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-        """Score of each point under the model that is worst for it."""
+        """Score of each point under the model, within the radius, that is worst for this point."""
         return self.model.score(X) - self.radius * (np.abs(X).sum(axis=1) + 1.0)
 
     def worst(self, X: Float[np.ndarray, "n d"], cost: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """The worst ``J`` of each point over all models within the radius, given the cost of each."""
+        """For each point, the largest loss plus weighted cost over all models within the radius.
+
+        Parameters
+        ----------
+        cost : cost of each point
+        """
         return loss(self.worst_score(X)) + self.cost_weight * cost
 
     def as_predicted(self, X: Float[np.ndarray, "n d"], cost: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """``J`` of each point under the predicted model, given the cost of each."""
+        """For each point, the loss plus weighted cost under the predicted model.
+
+        Parameters
+        ----------
+        cost : cost of each point
+        """
         assert self.predicted is not None
         return loss(self.predicted.score(X)) + self.cost_weight * cost
 
     def value(self, X: Float[np.ndarray, "n d"], cost: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """The objective at each point, given the cost of each."""
+        """The objective at each point; smaller is better.
+
+        Parameters
+        ----------
+        cost : cost of each point
+        """
         if self.predicted is None:
             return self.worst(X, cost)
         return self.share * self.worst(X, cost) + (1.0 - self.share) * self.as_predicted(X, cost)
 
 
 def loss(score: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-    """The loss ``log(1 + exp(-score))``."""
+    """The logistic loss ``log(1 + exp(-score))`` of each score."""
     return np.asarray(np.logaddexp(0.0, -score))

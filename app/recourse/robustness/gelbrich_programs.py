@@ -22,7 +22,7 @@ LONGEST_S = 30.0
 
 
 class Lmi:
-    """A cone program: unknowns, and affine expressions in them that have to lie in cones."""
+    """A cone program under construction: unknowns, and affine expressions of them that have to lie in cones."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -31,22 +31,22 @@ class Lmi:
         self.cones: list[tuple[str, int]] = []
 
     def vector(self, n: int) -> list[int]:
-        """The indices of `n` new unknowns."""
+        """Add `n` unknowns; returns their indices."""
         self.size += n
         return list(range(self.size - n, self.size))
 
     def symmetric(self, n: int) -> list[list[int]]:
-        """The indices of the entries of a new symmetric matrix of unknowns, row by row."""
+        """Add a symmetric matrix of unknowns; returns the indices of its entries, row by row."""
         upper = {(i, j): self.vector(1)[0] for j in range(n) for i in range(j + 1)}
         return [[upper[min(i, j), max(i, j)] for j in range(n)] for i in range(n)]
 
     def nonnegative(self, expression: Linear) -> None:
-        """Require that the expression is >= 0."""
+        """Require that an expression is >= 0."""
         self._row(expression, 1.0)
         self.cones.append(("nonnegative", 1))
 
     def semidefinite(self, matrix: list[list[Linear]]) -> None:
-        """Require a positive semidefinite symmetric matrix of expressions; its upper triangle is read."""
+        """Require that a symmetric matrix of expressions is positive semidefinite; only its upper triangle is read."""
         n = len(matrix)
         for j in range(n):
             for i in range(j + 1):
@@ -61,7 +61,10 @@ class Lmi:
     def minimise(self, objective: Linear, deadline: float) -> Bracketed:
         """The smallest value of the objective.
 
-        Raises DeadlineExceeded, and SolverFailed also where nothing is feasible.
+        Raises
+        ------
+        DeadlineExceeded : the solver did not converge in time
+        SolverFailed : the solver ended without an answer, or no values of the unknowns meet the requirements
         """
         cost = np.zeros(self.size)
         for k, value in objective.items():
@@ -124,13 +127,15 @@ def lower_program(
     radius: float,
     deadline: float,
 ) -> tuple[Bracketed, Float[np.ndarray, "n"]]:
-    """The lower bound on joint validity, ``inf Q(theta.x_j > 0 for all j)``: theorem 2.2.
+    """The lower bound on joint validity, ``inf Q(theta.x_j > 0 for all j)`` (Bui, Nguyen, Nguyen 2022, theorem 2.2).
 
-    Each member's ``B_j = [Z_j z_j; z_j' lambda_j]`` holds the moments of the part of Q that refuses the member.
+    ``Q`` is a distribution of models ``theta``. For each member ``x_j``, the unknown matrix ``[Z_j z_j; z_j'
+    lambda_j]`` holds the moments of the part of ``Q`` that refuses the member.
 
     Returns
     -------
-    bounds, lambda : the lower bound, and the probability with which the worst distribution refuses each member
+    bounds : on the optimal value, proven
+    lambda : the probability with which the worst distribution refuses each member
     """
     r = len(mean)
     program = Lmi()
@@ -170,11 +175,12 @@ def upper_program(
     radius: float,
     deadline: float,
 ) -> Bracketed:
-    """The upper bound on joint validity, ``sup Q(theta.x_j >= 0 for all j)``: theorem 2.3, whose dual is solved.
+    """The upper bound on joint validity, ``sup Q(theta.x_j >= 0 for all j)``, by its dual.
 
-    In the paper `q` and `Q` cancel nearly all of ``gamma (|mean|^2 + Tr covariance)``, which grows without bound where
-    the radius falls to 0. Here both letters stand for the rest: ``q`` less ``gamma |mean|^2 + 2 mean.z + mean'Z mean``,
-    and ``Q`` less ``gamma covariance + root Z root``.
+    This is theorem 2.3 of Bui, Nguyen, Nguyen (2022). In the paper, ``q`` and the matrix ``Q`` of the dual cancel
+    nearly all of ``gamma (|mean|^2 + Tr covariance)``, which grows without bound as the radius falls to 0. In the code,
+    `q` stands for ``q`` minus ``gamma |mean|^2 + 2 mean.z + mean'Z mean``, and `Q` for ``Q`` minus ``gamma covariance +
+    root Z root``.
     """
     r = len(mean)
     values, vectors = np.linalg.eigh(covariance)

@@ -39,7 +39,10 @@ FREQUENCIES = (np.arange(2048) + 0.5) * (math.pi / FAR)
 
 
 def noise_faults(space: FeatureSpace, noise_std: float | Mapping[str, float]) -> list[Fault]:
-    """Faults in the feature names of `noise_std`, with pointers into it; none if it is a single number."""
+    """One fault for each key of `noise_std` that is not a numeric feature; its pointer is below `noise_std`.
+
+    The list is empty if `noise_std` is a single number.
+    """
     if not isinstance(noise_std, Mapping):
         return []
     numeric = [space.names[j] for j in space.numeric.tolist()]
@@ -51,11 +54,13 @@ def noise_faults(space: FeatureSpace, noise_std: float | Mapping[str, float]) ->
 def noise_columns(
     space: FeatureSpace, noise_std: float | Mapping[str, float], factual_raw: Float[np.ndarray, "p"] | None = None
 ) -> Float[np.ndarray, "d"]:
-    """Standard deviation of the noise in each encoded column, from one number or from numbers by feature (else 0).
+    """Standard deviation of the noise in each encoded column, from one number or from numbers by feature name.
+
+    A feature without a number of its own gets 0.
 
     Parameters
     ----------
-    factual_raw : the person's row; columns of its numbers in a state, such as missing, get 0
+    factual_raw : the person's row; a number that is in a state there, such as missing, gets 0
     """
     std = np.zeros(space.d)
     if isinstance(noise_std, Mapping):
@@ -109,7 +114,7 @@ NOISE_LAWS: Mapping[NoiseLaw, _Law] = {
 
 
 def standard_noise(law: NoiseLaw, seed: int, n: int, k: int) -> Float[np.ndarray, "n k"]:
-    """`n` draws of `k` independent numbers of standard deviation 1; small arrays are cached."""
+    """`n` draws of `k` independent numbers with mean 0 and standard deviation 1; small arrays are cached."""
     return _kept_noise(law, seed, n, k) if n * k <= MOST_KEPT else next(_noise_parts(law, seed, n, k, size=n))
 
 
@@ -135,11 +140,11 @@ def invalidation_rate_linear(
     std: Float[np.ndarray, "d"],
     law: NoiseLaw = "gaussian",
 ) -> Float[np.ndarray, "n"]:
-    """Probability that noise turns a linear decision unfavourable.
+    """Probability that noise turns a linear decision unfavourable, for each point.
 
-    ``1 - Phi(f(x) / sqrt(g' diag(std)^2 g))`` for Gaussian noise, another distribution for other laws. Exact for a
-    linear model, first order for a curved one; the caller labels it. Without noise the decision stays. 1 where the
-    score or gradient is not a number.
+    With Gaussian noise it is ``1 - Phi(f(x) / sqrt(g' diag(std)^2 g))``, where ``f(x)`` is the score and ``g`` its
+    gradient. It is exact for a linear model, and right to first order for a curved one. Without noise it is 0 or 1, as
+    the decision is. It is 1 if the score or the gradient is NaN.
     """
     scaled = gradients * std
     spread = np.sqrt((scaled**2).sum(axis=1))
@@ -150,13 +155,13 @@ def invalidation_rate_linear(
 
 
 def lower_tail(z: Float[np.ndarray, "n"], shares: Float[np.ndarray, "n d"], law: NoiseLaw) -> Float[np.ndarray, "n"]:
-    """``P(sum_j shares_j e_j < z)`` of independent noise `e` of standard deviation 1.
+    """``P(sum_j shares_j e_j < z)`` for each row, where the ``e_j`` are independent noise of standard deviation 1.
 
-    For laws other than Gaussian by inversion of the characteristic function (midpoint rule), to about 1e-4.
+    For other laws than the Gaussian, the characteristic function is inverted numerically, to about 1e-4.
 
     Parameters
     ----------
-    shares : each row of length 1
+    shares : each row has L2 norm 1
     """
     if law == "gaussian":
         return np.asarray(ndtr(z))
@@ -181,7 +186,7 @@ def _inverted(z: Float[np.ndarray, "n"], spectrum: Float[np.ndarray, "m k"]) -> 
 def linear_margin(gradient: Float[np.ndarray, "d"], std: Float[np.ndarray, "d"], law: NoiseLaw, rate: float) -> float:
     """The score at which noise turns a linear decision unfavourable with probability `rate`; 0 without noise.
 
-    Negative for rates above a half.
+    It is negative if `rate` is above a half.
     """
     scaled = gradient * std
     spread = float(np.linalg.norm(scaled))
@@ -208,18 +213,20 @@ def invalidation_bound(
     actions: Float[np.ndarray, "n d"],
     std: Float[np.ndarray, "d"],
 ) -> Float[np.ndarray, "n"]:
-    """Proposition 4: an upper bound on `invalidation_rate_linear` without the score of the counterfactual.
+    """An upper bound on `invalidation_rate_linear` that does not need the score of the counterfactual.
 
-    It is computed in coordinates where the noise has standard deviation 1. As in the proof, and unlike the proposition,
-    its constant contains ``|f(x0)| / |grad f(x)|``. Columns without noise contribute their exact part of the score.
+    This is proposition 4 of Pawelczyk et al. (2023), in coordinates where the noise has standard deviation 1. As in the
+    proof, and unlike the proposition, its constant contains ``|f(x0)| / |grad f(x)|``. Columns without noise contribute
+    their exact part of the score.
 
     Parameters
     ----------
+    gradients : of the score at the counterfactuals
     actions : counterfactuals minus the factual, encoded
 
     Returns
     -------
-    (n,); 1 where the proposition does not apply: the action does not point uphill, or a number is NaN
+    (n,); 1 where the proposition does not apply: the score falls along the action, or a number is NaN
     """
     noisy = std > 0.0
     g0, g, delta = (
@@ -245,10 +252,10 @@ def invalidation_rate(
     seed: int,
     law: NoiseLaw = "gaussian",
 ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n 2"]]:
-    """Measured share of noisy copies of each point that the black box refuses, with its interval; one model call.
+    """For each point, the share of noisy copies that the black box refuses, and its interval; one model call.
 
-    All points get the same noise, so that rates can be compared. A copy without a finite score counts as refused.
-    A model that is not remote scores many copies in parts, which bounds the memory.
+    All points get the same noise, so that their rates can be compared. A copy without a finite score counts as refused.
+    A model that is not remote scores many copies in several parts, to limit the memory.
     """
     columns = np.flatnonzero(std)
     size = samples if meter.black_box.remote else max(MOST_TOGETHER // max(len(X), 1), 1)
@@ -263,7 +270,7 @@ def invalidation_rate(
 
 
 def clopper_pearson(hits: float, trials: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """The Clopper-Pearson interval of a rate, from `hits` in `trials`; covers every true rate with this confidence."""
+    """The Clopper-Pearson confidence interval of a rate, given `hits` among `trials`."""
     tail = (1.0 - confidence) / 2.0
     low = 0.0 if hits == 0 else float(betaincinv(hits, trials - hits + 1, tail))
     high = 1.0 if hits == trials else float(betaincinv(hits + 1, trials - hits, 1.0 - tail))

@@ -14,12 +14,15 @@ from app.recourse.robustness.invalidation import clopper_pearson
 def kept_before(
     backtest: Sequence[Backtest], asked: float | None, under: str | None, probability: float, promised: float
 ) -> KeptBefore | None:
-    """The shares of earlier answers like this one that later models kept; None where no earlier date has such answers.
+    """What share of similar earlier promises later models kept; None if the backtest has no similar answers.
 
     Parameters
     ----------
-    asked : share of models that was asked for; earlier answers count that asked for the largest share not above it
-    probability, promised : share of the future models that accept the answer, and the lower end of its interval
+    backtest : one entry for each share that was asked for and each age in months
+    asked : share of models that this request asked for. Similar are the answers that asked for the largest share up to
+        this one
+    probability : share of the future models that accept the answer
+    promised : lower end of the interval of `probability`
     """
     if asked is None:
         alike = [one for one in backtest if one.asked is None]
@@ -51,20 +54,21 @@ def _months_until(curve: Sequence[tuple[float, float]], least: float) -> float |
 def clustered_interval(
     kept: Sequence[Bool[np.ndarray, "n"]], shares: Sequence[Float[np.ndarray, "k"]], remaining: float
 ) -> tuple[float, float]:
-    """95 % confidence interval of the share of kept promises, where all people of a date share its models.
+    """95 % confidence interval of the share of promises that are kept, if all promises of a date share their models.
 
     Parameters
     ----------
-    kept : for each date, of which there is at least one, whether each of its promises is kept
+    kept : for each date, whether each of its promises is kept; at least one date
     shares : for each date, the share of its promises that each of k models accepts; these models vary as the later
-        model does, given the one that promised
+        model does, given the model that promised
     remaining : part of the variance of these shares that remains in the mean over the dates, in (0, 1]
 
     Notes
     -----
-    The larger of two variances of the share counts: that of its models, and that which is seen between dates. With
-    ``rho`` its part of the variance of a single promise, n promises are worth ``n / (1 + (n - 1) rho)`` independent
-    ones, which Clopper-Pearson is given.
+    The variance of the share is estimated in two ways, from the k models and from the differences between dates; the
+    larger estimate counts. Let ``rho`` be this variance divided by the variance of a single promise. Then n promises
+    are worth ``n / (1 + (n - 1) rho)`` independent ones, and the interval is that of Clopper and Pearson for this
+    number.
 
     References
     ----------

@@ -47,14 +47,15 @@ MOST_PROOFS = 6
 
 
 class MeasuredInvalidation:
-    """Rates at which noise undoes records: estimated, screened by few noisy copies, measured by many.
+    """Invalidation rates of records: estimated first, then screened with few noisy copies, then measured with many.
 
     Parameters
     ----------
-    local : linear model in place of the black box where it offers no gradient
+    local : linear model that gives score and slope if the black box offers no gradient
     target : largest invalidation rate, in (0, 1)
-    noise_std : encoded units; for all numeric features that are not implemented exactly, or by feature
-    samples : noisy copies behind a measured rate; twice as many close to the target
+    noise_std : standard deviation, encoded units: one number for all numeric features that are not implemented exactly,
+        or one per feature name
+    samples : number of noisy copies behind a measured rate; twice as many if the rate is close to the target
     """
 
     def __init__(
@@ -88,15 +89,18 @@ class MeasuredInvalidation:
 
     @staticmethod
     def depth(rates: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """Distance between the boundary and a record with each rate, in standard deviations of Gaussian noise."""
+        """For each invalidation rate, how far from the boundary a record with this rate is.
+
+        The unit is the standard deviation of Gaussian noise.
+        """
         return -ndtri(np.clip(rates, 1e-300, 1.0))
 
     def first_order(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Invalidation rates by score and slope of the model or the local model; exact for a linear model."""
+        """Invalidation rates computed from score and slope of the model, or of `local`; exact for a linear model."""
         return self.first_order_at(self.space.encode(rows_raw), self.law)
 
     def first_order_at(self, X: Float[np.ndarray, "n d"], law: NoiseLaw) -> Float[np.ndarray, "n"]:
-        """Invalidation rates of encoded points to first order, by score and slope, under any law of noise."""
+        """Invalidation rates of encoded points, computed from score and slope, for any law of noise."""
         if self.black_box.linear or self.black_box.gradient is None:
             scores, gradients = self.local.score(X), np.broadcast_to(self.local.w, X.shape)
         else:
@@ -104,18 +108,18 @@ class MeasuredInvalidation:
         return invalidation_rate_linear(scores, gradients, self.std, law)
 
     def screened(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Invalidation rates by a few noisy copies, drawn independently of the copies that judge the answer."""
+        """Invalidation rates measured with a few noisy copies, which are independent of those that judge the answer."""
         X = self.space.encode(rows_raw)
         return invalidation_rate(self.meter, X, self.std, SCREENING_DRAWS, self.problem.noise_seed + 1, self.law)[0]
 
     def shortfall(
         self, rows_raw: Float[np.ndarray, "n p"], estimate: Rates, proven: Rates | None
     ) -> Float[np.ndarray, "n"]:
-        """The rate of each row minus the target, <= 0 where the row meets it; NaN where the rate was not looked at.
+        """The invalidation rate of each row minus the target; <= 0 if the row meets it, NaN if it was not examined.
 
-        Rows are looked at in order, until one meets the target or `MOST_PROOFS` are measured: `estimate` rules out rows
-        that are clearly above it, the others are measured. With `proven`, estimates are exact, and measured rates
-        slightly above the target are put down to chance.
+        Rows are examined in order, until one meets the target or `MOST_PROOFS` rows are measured. A row whose
+        `estimate` is clearly above the target keeps its estimated rate; any other row is measured. If `proven` is
+        given, estimates are exact, and a measured rate slightly above the target counts as chance.
         """
         misses = np.full(len(rows_raw), np.nan)
         if len(rows_raw) > MOST_SCREENED and estimate == self.screened:

@@ -52,7 +52,7 @@ SINGULAR = 1e-12
 
 
 class BoundStatus(StrEnum):
-    """Whether the bounds of a plan were computed in full, or only bracketed."""
+    """Whether the bounds of a plan were computed in full, or only derived from the bounds of its members."""
 
     COMPLETE = "complete"
     BRACKET = "bracket"
@@ -75,7 +75,7 @@ class PlanBounds:
 def validity_bounds(
     points: Float[np.ndarray, "n m"], moments: WeightMoments, radius: float
 ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
-    """Lower and upper validity of each point on its own, in closed form.
+    """Lower and upper bound on the validity of each point by itself, in closed form.
 
     Parameters
     ----------
@@ -84,13 +84,13 @@ def validity_bounds(
 
     Returns
     -------
-    lower, upper : in [0, 1]; an upper bound is 1 or a lower bound 0, or both
+    lower, upper : in [0, 1]; for each point the lower bound is 0, or the upper bound is 1, or both
     """
     return bounds_of(*_along(points, moments), radius)
 
 
 def validity_lower(points: Float[np.ndarray, "n m"], moments: WeightMoments, radius: float) -> Float[np.ndarray, "n"]:
-    """Lower validity of each homogeneous point on its own, in [0, 1]; cheaper than both bounds."""
+    """Lower bound on the validity of each homogeneous point by itself, in [0, 1]; cheaper than both bounds."""
     return lower_of(*_along(points, moments), radius)
 
 
@@ -106,11 +106,13 @@ def _along(
 def bounds_of(
     mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: float, *, bell: bool = False
 ) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
-    """Lower and upper validity, in [0, 1], from mean and standard deviation of the score divided by the point's length.
+    """Lower and upper bound on validity, in [0, 1], from mean and standard deviation of the score.
 
     Parameters
     ----------
-    bell : whether to bound only over distributions of scores with one peak and symmetric around it, as a normal one
+    mean, deviation : of the score, divided by the length of the homogeneous point
+    radius : largest Gelbrich distance, in units of weights of length 1
+    bell : whether scores are taken to have one peak and to be symmetric around it, as under a normal distribution
     """
     inside, angle, turn = _turned(mean, deviation, radius)
     best, beyond = angle - turn, _beyond_a_bell if bell else _beyond
@@ -121,11 +123,13 @@ def bounds_of(
 def lower_of(
     mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: float, *, bell: bool = False
 ) -> Float[np.ndarray, "*n"]:
-    """Lower validity, in [0, 1], from mean and standard deviation of the score divided by the point's length.
+    """Lower bound on validity, in [0, 1], from mean and standard deviation of the score.
 
     Parameters
     ----------
-    bell : whether to bound only over distributions of scores with one peak and symmetric around it, as a normal one
+    mean, deviation : of the score, divided by the length of the homogeneous point
+    radius : largest Gelbrich distance, in units of weights of length 1
+    bell : whether scores are taken to have one peak and to be symmetric around it, as under a normal distribution
     """
     inside, angle, turn = _turned(mean, deviation, radius)
     return _lower(inside, angle + turn, bell=bell)
@@ -166,9 +170,9 @@ def _beyond_a_bell(angle: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
 
 
 def plan_bracket(points: Float[np.ndarray, "n m"], moments: WeightMoments, radius: float) -> PlanBounds:
-    """Bounds on the joint validity of a plan from the bounds of its members, without a program.
+    """Bounds on the joint validity of a plan that follow from the bounds of its members alone, without a program.
 
-    ``max(0, 1 - sum(1 - lower_j)) <= joint lower`` and ``joint upper <= min upper_j``.
+    The lower bound is ``max(0, 1 - sum(1 - lower_j))``; the upper bound is ``min upper_j``.
     """
     lower, upper = validity_bounds(points, moments, radius)
     single = len(points) == 1
@@ -183,9 +187,9 @@ def plan_bracket(points: Float[np.ndarray, "n m"], moments: WeightMoments, radiu
 def plan_bounds(
     points: Float[np.ndarray, "n m"], moments: WeightMoments, radius: float, *, deadline: float = math.inf
 ) -> PlanBounds:
-    """Bounds on the joint validity of a plan, by a semidefinite program with as many dimensions as members.
+    """Bounds on the joint validity of a plan, by a semidefinite program with at most as many dimensions as members.
 
-    Where the solver does not converge, the result is that of `plan_bracket`, and `status` says so.
+    If the solver does not converge, the result is that of `plan_bracket`, and `status` says so.
     """
     bracket = plan_bracket(points, moments, radius)
     if bracket.exact:
@@ -212,9 +216,15 @@ def plan_bounds(
 
 
 def linf_radius(points: Float[np.ndarray, "n m"], weights: Float[np.ndarray, "m"]) -> Float[np.ndarray, "n"]:
-    """For each point the largest ``alpha`` such that all models within ``alpha`` of `weights` in each weight accept it.
+    """For each point, the largest ``alpha`` such that all models whose weights differ by at most ``alpha`` accept it.
 
-    ``theta.x/|x|_1`` with the intercept among the weights; negative where the weights themselves refuse.
+    Each weight, and the intercept, may differ from `weights` by ``alpha``. The result is ``theta.x/|x|_1``; it is
+    negative if `weights` themselves refuse the point.
+
+    Parameters
+    ----------
+    points : homogeneous
+    weights : with the intercept last
     """
     return points @ weights / np.abs(points).sum(axis=1)
 
@@ -229,15 +239,16 @@ def joint_lower_bound(
     *,
     bell: bool = False,
 ) -> tuple[float, tuple[float, float]]:
-    """A lower bound on the probability of acceptance under noise and model shift together, with its interval.
+    """A lower bound on the probability of acceptance under noise and model shift together, and its interval.
 
-    ``E[lower(x + noise)]``: the infimum over models of an expectation is at least the expectation of the infima. The
-    mean over draws is a measurement, so it has a distribution-free interval (empirical Bernstein), whose lower end is
-    the proven bound.
+    The bound is the mean, over draws of the noise, of the lower validity of the noisy point. A mean of infima over
+    models is at most the infimum of the mean, so this is a lower bound. As it is measured on draws, it has an interval
+    (empirical Bernstein), whose lower end is the proven bound.
 
     Parameters
     ----------
-    std : noise per encoded column; without any, the bound is exact
+    point : homogeneous
+    std : standard deviation of the noise in each encoded column; if all are 0, the bound is exact
     bell : whether the scores of each noisy copy are taken to have one peak and to be symmetric around it
     """
     columns = np.flatnonzero(std)

@@ -38,7 +38,7 @@ class Optimum:
 
 
 class Branching:
-    """Best-first branch and bound for the legal row of least objective."""
+    """Best-first branch and bound for the legal row with the smallest objective."""
 
     def __init__(self, responses: Responses, weight: float, effort: Effort, deadline: float) -> None:
         self.responses, self.weight, self.effort, self.deadline = responses, weight, effort, deadline
@@ -55,7 +55,10 @@ class Branching:
         """Whether a node was given up, so that nothing is proven."""
 
     def result(self) -> Optimum | None:
-        """The best row found until no open node can be better or the effort is spent; None where none was found."""
+        """Search, and return the best legal row found; None if no legal row was found.
+
+        The search ends when no open node can hold a better row, or when the effort or the time is spent.
+        """
         self._add(self.responses.root(self.weight), -math.inf, self.slopes)
         nodes = 0
         while self._open and self._open[0][0] < self._cutoff() and nodes < self.effort.nodes and not self._late():

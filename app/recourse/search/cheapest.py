@@ -42,7 +42,10 @@ SearchKind: TypeAlias = Literal["auto", "projection", "actionable"]
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The moves by which features raise the score, one entry per feature; raw units for numbers, 1 for a category."""
+    """One move for each feature that can raise the score; each array has one entry per move.
+
+    An amount of a move is in raw units for a number; for a category it is 1, the change to another level.
+    """
 
     feature: Int[np.ndarray, "n"]
     gain: Float[np.ndarray, "n"]
@@ -59,22 +62,24 @@ class Moves:
     """Category to change to; -1 for a number."""
 
     def without(self, features: Collection[int]) -> "Moves":
-        """The moves of all features but these, in the same order."""
+        """The moves without those of the given features, in the same order."""
         kept = ~np.isin(self.feature, list(features))
         return Moves(*(getattr(self, field.name)[kept] for field in fields(self)))
 
 
 class Search:
-    """Searches one action set for the cheapest rows that a linear surrogate accepts, for any number of margins.
+    """Searches one action set for the cheapest rows to which a linear surrogate gives at least a score, the margin.
+
+    One search serves any number of margins.
 
     Parameters
     ----------
-    model : with unit-norm weights, so that margins are distances in encoded units
-    kind : `actionable` respects lattices and least changes while searching, `projection` moves numbers freely and
-        rounds them away from the boundary afterwards; `auto` is `actionable` where the action set has any of these, or
-        categories
+    model : the surrogate; its weights have norm 1, so that a margin is a distance in encoded units
+    kind : `actionable` keeps to lattices and least changes during the search. `projection` moves numbers freely and
+        rounds them away from the factual afterwards. `auto` is `actionable` where the action set is more than a range
+        for each number
     deadline : `time.monotonic()` at which a search has to stop
-    moves : None for all that the action set and the kind allow
+    moves : the moves to search; where None, all that the action set and `kind` allow
     """
 
     def __init__(
@@ -92,7 +97,7 @@ class Search:
         self.moves = self._moves(model.w) if moves is None else moves
 
     def without(self, features: Collection[int]) -> "Search":
-        """The search for rows in which these features stay as they are."""
+        """The same search, but for rows that leave the given features unchanged."""
         if self.action_set.is_coupled:  # what ties features is about those that stay, too
             return Search(self.model, self.action_set.frozen(features), kind=self.kind, deadline=self.deadline)
         moves = self.moves.without(features)
@@ -126,7 +131,7 @@ class Search:
 
     @cached_property
     def knapsack(self) -> Knapsack:
-        """The search's moves as items of a knapsack; raw units for numbers, 1 for a change of category."""
+        """A knapsack with one item per move; amounts are in raw units for a number, 1 for a change of category."""
         m = self.moves
         columns = (m.gain, m.cost, m.first, m.step, m.limit)
         items = [Item(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
@@ -140,9 +145,9 @@ class Search:
 
     @cached_property
     def reach(self) -> float:
-        """The highest surrogate score in the action set; infinite where a number has no limit.
+        """The highest surrogate score in the action set; infinite if a feature that raises it has no limit.
 
-        Rules, and time that several changes share, are ignored.
+        The figure ignores rules and limits on the time that several changes take together, so it may be too high.
         """
         full = np.sort(self.moves.gain * self.moves.limit)[::-1]
         return self.start_score + float(full[: self.uses].sum())
@@ -152,13 +157,13 @@ class Search:
 
         Parameters
         ----------
-        margins : increasing
-        exact_up_to : for larger margins good rows suffice where the cheapest are hard to find
+        margins : the surrogate scores to reach, in increasing order
+        exact_up_to : a margin above this may get a row that is cheap but not the cheapest, to save time
 
         Raises
         ------
         DeadlineExceeded : the mixed-integer solver knew no row at the deadline
-        SolverFailed : it ended without an answer, and no row is known
+        SolverFailed : the mixed-integer solver ended without an answer, and no row is known
         """
         needs = margins - self.start_score
         needs = needs[needs * (1.0 - SLACK) <= self.reach - self.start_score]
@@ -300,7 +305,12 @@ class Search:
     # --- verdicts ----------------------------------------------------------------------------------------------------
 
     def relaxation(self, margin: float) -> Relaxation | None:
-        """The single constraint of the request whose removal raises the reachable score most; None where none helps."""
+        """The one constraint of the request whose removal raises `reach` most; None if no single removal helps.
+
+        Parameters
+        ----------
+        margin : the surrogate score to reach; the result says whether the removal suffices for it
+        """
         looser = [*relaxed(self.action_set), *without_inclusion(self.action_set)]
         searches = [(Search(self.model, one.actions, deadline=self.deadline), one) for one in looser]
         # What ties several features takes a program for each, so those that could not help without it are left out.

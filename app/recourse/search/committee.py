@@ -49,7 +49,7 @@ LEAST_SAVING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """A record that the models have scored, with their decisions on it."""
+    """A record that all models have scored, with its value and with the shares of the future models that accept it."""
 
     row_raw: Float[np.ndarray, "p"]
     own_score: float
@@ -69,17 +69,19 @@ class CommitteeSearch:
 
     Parameters
     ----------
-    score_rows : the scores of raw rows by each model, today's model first
+    score_rows : a function from raw rows to their scores, one column per model, today's model first
     share : least share of the future models that must accept, in (0, 1]
-    own_margin : the score that today's model must reach
-    plain : how many of the future models, the first ones, `share` is about; all where absent
-    stressed : for each stress, the columns of its models among the scores, and how many of these models must accept
-    cost : a sum over features that guides the search; the action set's cost where absent
-    value : a number for each raw row, minimised over the records that are accepted; the cost where absent
-    admits : whether each legal raw row may be the answer; all may where absent
-    tidy : a share; among accepted records whose value exceeds the least by no more than this, the one with the fewest
-        changes is best
-    at_most : value that a record may not exceed for having fewer changes
+    own_margin : least score that today's model must give
+    plain : a count; `share` concerns only the first `plain` future models, or all of them where this is absent
+    stressed : one pair for each stress: the score columns of its models, and how many of these models must accept
+    cost : a function from raw rows to costs that are sums over features; it guides the search. Where absent, the action
+        set's cost
+    value : a function from raw rows to numbers; the best record is the accepted one with the smallest number. Where
+        absent, `cost`
+    admits : a function that says of each legal raw row whether it may be the answer. Where absent, every one may
+    tidy : a share, such as 0.1 for 10 %; an accepted record whose value is at most this share above the smallest value
+        wins if it has fewer changes
+    at_most : largest value with which a record may win by fewer changes, apart from what `tidy` allows
     until : `time.monotonic()` after which no model is asked
     """
 
@@ -120,12 +122,12 @@ class CommitteeSearch:
     def run(
         self, starts_raw: Float[np.ndarray, "n p"], base_raw: Float[np.ndarray, "p"] | None = None
     ) -> Reached | None:
-        """The best accepted record; None where none was found, and then `nearest` is the record that came closest.
+        """The best accepted record; if there is none, None, and `nearest` is the record closest to acceptance.
 
         Parameters
         ----------
-        starts_raw : legal records that are scored first, so that the answer is no worse than the best of them
-        base_raw : where the search begins; the factual where absent
+        starts_raw : legal records that are scored first, so that the answer is no worse than the best of these
+        base_raw : the record where the search begins; the factual where absent
         """
         A = self.actions
         starts = starts_raw[A.contains(starts_raw)] if len(starts_raw) else starts_raw
@@ -374,7 +376,13 @@ class _Expansion:
         return float(self.costs[flat]), (*self.beam[before].moves, move)
 
     def best(self, promise: Float[np.ndarray, "b"], beam: list[_Combination]) -> list[_Combination]:
-        """At most `WIDTH` combinations with the smallest `promise`, each set of moves once."""
+        """The combinations of moves with the smallest `promise`, at most `WIDTH`; each set of moves occurs once.
+
+        Parameters
+        ----------
+        promise : one number per combination, smaller is better; an infinite one excludes the combination
+        beam : the combinations, each of which was extended by one move
+        """
         chosen: dict[frozenset[int], _Combination] = {}
         for flat in np.argsort(promise, kind="stable")[: len(beam[0].moves) * WIDTH + WIDTH].tolist():
             if not np.isfinite(promise[flat]) or len(chosen) == WIDTH:

@@ -18,7 +18,7 @@ Range: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable that an enclosure depends on: a feature's number, or a table's number for a category's level."""
+    """A variable of an enclosure: a feature's raw number, or the number that a table assigns to a category's level."""
 
     column: int
     """Of a raw row."""
@@ -32,7 +32,7 @@ class Unbounded(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """Bounds on a number, and on its slopes in the variables that it depends on, over a box of the variables."""
+    """A range of a number over a box of variables, with a range of its slope in each variable."""
 
     range: Range
     anchor: float
@@ -72,7 +72,7 @@ class Enclosure:
         )  # fmt: skip
 
     def reciprocal(self) -> "Enclosure":
-        """The enclosure of one divided by the number. Raises `Unbounded` where the number may be zero."""
+        """The enclosure of 1 divided by this number. Raises `Unbounded` if this number may be zero."""
         low, high = self.range
         if low <= 0.0 <= high:
             raise Unbounded
@@ -83,7 +83,7 @@ class Enclosure:
         return Enclosure(inverse, 1.0 / self.anchor, slopes, self.size * max(inverse[1] ** 2, inverse[0] ** 2))
 
     def lesser(self, other: "Enclosure") -> "Enclosure":
-        """The enclosure of the smaller of this number and another."""
+        """The enclosure of the minimum of this number and the other number."""
         if self.range[1] <= other.range[0]:
             return self
         if other.range[1] <= self.range[0]:
@@ -108,7 +108,7 @@ ONE = constant(1.0)
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """One enclosure divided by another."""
+    """A number as one enclosure divided by another."""
 
     over: Enclosure
     under: Enclosure = ONE
@@ -136,11 +136,11 @@ class Quotient:
         return Quotient(over, under, self.unsigned and other.unsigned and other.over.range[0] >= 0.0)
 
     def number(self) -> Enclosure:
-        """The quotient as one enclosure. Raises `Unbounded` where the denominator may be zero."""
+        """The quotient as one enclosure. Raises `Unbounded` if the denominator may be zero."""
         return self.over if self.under is ONE else self.over * self.under.reciprocal()
 
     def numerator(self) -> Enclosure | None:
-        """An enclosure with the sign of the quotient; None where the sign of the denominator is open."""
+        """An enclosure that has the sign of the quotient; None if the sign of the denominator is not known."""
         low, high = self.under.range
         if low > 0.0 or (low == 0.0 and self.unsigned):
             return self.over
@@ -149,19 +149,20 @@ class Quotient:
 
 @dataclass(frozen=True, slots=True)
 class Quotients:
-    """The arithmetic by which an expression is evaluated to a quotient of enclosures.
+    """The arithmetic that evaluates an expression to a `Quotient`.
 
     Parameters
     ----------
-    known : the quotient that each name in an expression stands for
-    of_level : the quotient of a category's level, given the category's name and the number of each level
+    known : the quotient of each name in the expression
+    of_level : a function that takes the name of a category and one number per level, and returns the quotient of the
+        number that belongs to the category's level
     """
 
     known: dict[str, Quotient]
     of_level: Callable[[str, tuple[float, ...]], Quotient]
 
     def constant(self, value: float) -> Quotient:
-        """The quotient of a constant; no variable takes part."""
+        """A constant as a quotient; it depends on no variable."""
         return Quotient(constant(value))
 
     def name(self, name: str) -> Quotient:
@@ -169,11 +170,16 @@ class Quotients:
         return self.known[name]
 
     def level(self, name: str, numbers: tuple[float, ...]) -> Quotient:
-        """The quotient for the category `name`, whose levels stand for `numbers`, in order."""
+        """The quotient of the number that belongs to the level of category `name`.
+
+        Parameters
+        ----------
+        numbers : the number of each level of the category, in the order of the levels
+        """
         return self.of_level(name, numbers)
 
     def lesser(self, one: Quotient, other: Quotient) -> Quotient:
-        """The smaller of two quotients. Raises `Unbounded` where a denominator may be zero."""
+        """The minimum of two quotients. Raises `Unbounded` if a denominator may be zero."""
         return Quotient(one.number().lesser(other.number()))
 
 

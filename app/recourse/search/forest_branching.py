@@ -31,12 +31,12 @@ class _Box:
 
 
 class ForestBranching:
-    """Searches the legal records of one action set for one to which a forest gives a high margin.
+    """Searches one action set for a legal record with a high margin, the sum of the forest's leaf values.
 
     Parameters
     ----------
-    actions : an action set in which time alone changes no feature, and no number is in a state such as missing
-    sign : 1, or -1 where the score falls with the margin
+    actions : the action set; time alone changes none of its features, and no number is in a state such as missing
+    sign : 1 to search for high margins, -1 to search for low ones because the score falls as the margin grows
     """
 
     def __init__(self, forest: Forest, actions: ActionSet, sign: float = 1.0) -> None:
@@ -58,12 +58,12 @@ class ForestBranching:
         self.forest = self.forest.within(lower, upper, self._columns)
 
     def accepted(self, least: float, *, deadline: float = math.inf) -> Float[np.ndarray, "p"] | None:
-        """A legal record with at least this margin (at most the negative of it where `sign` is -1); None if none has.
+        """A legal record whose margin times `sign` is at least `least`; None if no legal record has that.
 
         Raises
         ------
-        DeadlineExceeded : the answer is not known at the deadline, a `time.monotonic()`
-        SolverFailed : the answer is not known after `MOST_BOXES` boxes, or a record with this margin breaks a rule
+        DeadlineExceeded : the search is not finished at `deadline`, a `time.monotonic()`
+        SolverFailed : the search is not finished after `MOST_BOXES` boxes, or it found only records that break a rule
         """
         order, open_ = itertools.count(), [(-self._bound(self._whole), 0, self._whole)]
         illegal = False

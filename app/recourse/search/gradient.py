@@ -50,19 +50,19 @@ class Hull:
         return columns
 
     def cost(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
-        """The cost of encoded points, interpolated linearly between records."""
+        """The cost of each encoded point; between records it is interpolated linearly."""
         return np.abs(X - self.x0) @ self._distance + (self.x0 - X) @ self._current
 
     def cost_slope(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """A subgradient of the cost at each point."""
+        """A subgradient of the cost at each encoded point."""
         return np.sign(X - self.x0) * self._distance - self._current
 
     def shared(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """For each column, the sum over all columns of its feature."""
+        """In each column, the sum of `X` over all columns that encode the same feature."""
         return np.asarray(np.add.reduceat(X, self._first, axis=1)[:, self._feature])
 
     def project(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """The nearest points of the hull; overwrites `X` with them."""
+        """Replace each point of `X`, in place, by the nearest point of the hull; returns `X`."""
         np.minimum(np.maximum(X, self._lower, out=X), self._upper, out=X)
         if self._levels.size:
             levels = np.where(self._is_level, X[:, self._groups], NOWHERE)
@@ -71,7 +71,7 @@ class Hull:
 
 
 def nearest_on_simplex(X: Float[np.ndarray, "n g k"]) -> Float[np.ndarray, "n g k"]:
-    """The nearest points with entries >= 0 that sum to 1 over the last axis (Held, Wolfe, Crowder 1974)."""
+    """For each vector (last axis), the nearest vector with entries >= 0 that sum to 1 (Held, Wolfe, Crowder 1974)."""
     falling = -np.sort(-X, axis=2)
     # Each level above the threshold adds to it, and each below would take from it, so it is the largest of these.
     threshold = ((falling.cumsum(axis=2) - 1.0) / np.arange(1, X.shape[2] + 1)).max(axis=2, keepdims=True)
@@ -81,14 +81,17 @@ def nearest_on_simplex(X: Float[np.ndarray, "n g k"]) -> Float[np.ndarray, "n g 
 def descend(
     gradient: Gradient, starts: Float[np.ndarray, "n d"], hull: Hull, *, steps: int, rate: float
 ) -> Float[np.ndarray, "s n d"]:
-    """All iterates of projected Adam from each start.
+    """All iterates of projected Adam, a gradient descent, from each start; the first axis of the result is the step.
 
-    The columns of a category share one step size. With one each, all steps would have the same length, and the
-    projection could not prefer the better level.
+    The columns of a category share one step size. With a step size for each column, all columns would move equally far,
+    and the projection could not prefer the better level.
 
     Parameters
     ----------
-    gradient : a subgradient of the objective at each point
+    gradient : a function from points to a subgradient of the objective at each point
+    starts : encoded points, one per row
+    hull : every iterate is projected to it
+    steps : number of iterates
     rate : largest step of a coordinate, encoded units
 
     References

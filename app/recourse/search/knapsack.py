@@ -31,12 +31,12 @@ PRICES, LEAST_PRICE = 10, 1 / 64
 
 
 class Knapsack:
-    """Items and a cap on how many may move; finds the cheapest moves for any needed gain.
+    """Items, of which only so many may move; finds the cheapest moves whose gains reach a given need.
 
     Parameters
     ----------
     items : in any order
-    uses : how many items may move, >= 0
+    uses : largest number of items that may move, >= 0
     """
 
     def __init__(self, items: Sequence[Item], uses: int) -> None:
@@ -46,7 +46,7 @@ class Knapsack:
 
     @cached_property
     def moving(self) -> "list[_Share]":
-        """What each item can add to a bound once it is decided that it moves: its part beyond the first move."""
+        """For each item, the gain and cost that it can add to a bound beyond its first move, once it has to move."""
         shares: list[_Share] = []
         for k, item in enumerate(self.items):
             gain = max(item.most_gain - item.first * item.gain, 0.0)
@@ -55,7 +55,10 @@ class Knapsack:
 
     @cached_property
     def open(self) -> "list[_Share]":
-        """What each item can add to a bound while it is undecided; the price of its use comes on top."""
+        """For each item, the gain and cost that it can add to a bound while it is undecided whether the item moves.
+
+        The caller adds the price of a use to the cost.
+        """
         items = enumerate(self.items)
         return [(item.cost / item.gain, k, _State.OPEN, item.most_gain, item.most_cost, 1) for k, item in items]
 
@@ -66,13 +69,13 @@ class Knapsack:
 
         Parameters
         ----------
-        branches : the search stops after so many branches
-        deadline : `time.monotonic()` at which it stops too
+        branches : largest number of branches; the search then stops
+        deadline : `time.monotonic()` at which the search stops
 
         Returns
         -------
-        moves : one per item, the best known; None where none are known
-        proven : whether nothing cheaper by more than `GAP` exists; then None means that nothing reaches `need`
+        moves : the best known moves, one amount per item; None if no moves with this gain are known
+        proven : whether no other moves are cheaper by more than `GAP`; with `moves` None, whether no moves reach `need`
         """
         if need <= 0.0:
             return [0.0] * len(self.items), True
@@ -86,11 +89,14 @@ class Knapsack:
     def amounts(
         self, chosen: tuple[int, ...], moving: frozenset[int], need: float, effort: EffortLeft, best_cost: float
     ) -> tuple[list[float], float] | None:
-        """The cheapest moves of `chosen` items that gain `need`, and their cost; None if it is not below `best_cost`.
+        """The cheapest moves of the `chosen` items that gain `need`, and their cost; None if none is below `best_cost`.
 
         Parameters
         ----------
-        moving : items with `leaps` that make at least their first move; others with `leaps` may move by less than that
+        chosen : indices of the items that may move
+        moving : indices of the items with `leaps` that make at least their first move; any other item with `leaps` may
+            move by less than its first move
+        best_cost : only moves that cost less are of interest
         """
         items = self.items
         firsts = [items[k].first if k in moving else 0.0 for k in chosen]

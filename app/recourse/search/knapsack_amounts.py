@@ -48,7 +48,7 @@ class Item:
 
     @property
     def leaps(self) -> bool:
-        """Whether the item either stays, or moves at least as far as a first move and continuously beyond it."""
+        """Whether the item either stays or makes at least its first move, and is continuous beyond the first move."""
         return self.step == 0.0 and self.first > 0.0
 
     @property
@@ -57,14 +57,14 @@ class Item:
         return self.step > 0.0 and self.limit < self.first + 0.5 * self.step
 
     def floor(self, amount: float) -> float:
-        """The largest move of a lattice item not above `amount`."""
+        """The largest move of a lattice item that is at most `amount`; 0 if even the first move is larger."""
         if amount < self.first * (1.0 - SLACK):
             return 0.0
         ticks = math.floor((amount - self.first) / self.step + SLACK)
         return min(self.first + ticks * self.step, self.limit)
 
     def ceil(self, amount: float) -> float:
-        """The smallest move of a lattice item not below `amount`, but at least `first` and at most `limit`."""
+        """The smallest move of a lattice item that is at least `amount` and `first`; never more than `limit`."""
         ticks = math.ceil(max(amount - self.first, 0.0) / self.step - SLACK)
         return min(self.first + max(ticks, 0) * self.step, self.limit)
 
@@ -72,9 +72,8 @@ class Item:
 class Movable:
     """Items that may all move, in the order in which a search decides them: level t decides item ``order[t]``.
 
-    Items with `leaps` count as continuous from 0 on.
-
-    For each level, the later items are kept in order of cost per gain, with the sums that a bound on their cost needs.
+    Items with `leaps` count as continuous from 0 on. For each level, the object keeps the undecided items in order of
+    cost per gain, and the sums of gains and costs from which a bound on the cost follows.
     """
 
     def __init__(self, items: Sequence[Item]) -> None:
@@ -104,7 +103,10 @@ class Movable:
         """Gain of all that is decided later than a level and costs less per gain."""
 
     def bound(self, level: int, rest: float) -> float:
-        """Least cost of a gain of `rest` with the items from a level on, as if all were continuous."""
+        """A lower bound on the cost of gaining `rest` with the items that are undecided at `level`.
+
+        The bound treats these items as continuous. It is infinite if they cannot gain `rest`.
+        """
         if rest <= 0.0:
             return 0.0
         gains = self.gains[level]
@@ -115,7 +117,12 @@ class Movable:
 
 
 def dominated(items: Sequence[Item], singles: Sequence[int]) -> dict[int, list[int]]:
-    """For each item that has a single move, the later ones of `singles` that gain no more and cost no less."""
+    """For each item of `singles`, the later items of `singles` that gain no more and cost no less.
+
+    Parameters
+    ----------
+    singles : indices of the items that have a single move
+    """
     gains, costs = [item.most_gain for item in items], [item.most_cost for item in items]
     return {
         i: [k for k in singles[t + 1 :] if gains[k] <= gains[i] and costs[k] >= costs[i]] for t, i in enumerate(singles)
@@ -131,14 +138,14 @@ class EffortLeft:
         self.spent = time.monotonic() > self._deadline  # few branches are made before the first look at the clock
 
     def branch(self) -> None:
-        """Spend one branch of the effort; sets `spent` when the branches or the time are used up."""
+        """Count one branch; sets `spent` when no branches are left or the deadline has passed."""
         self._left -= 1
         if self._left < 0 or (self._left % LOOK == 0 and time.monotonic() > self._deadline):
             self.spent = True
 
 
 class BestSoFar:
-    """The best moves that a search has found so far, and whether it can still improve on them."""
+    """The best moves that a search has found, and a test whether the search can still find better moves."""
 
     def __init__(self, effort: EffortLeft, best_cost: float = math.inf) -> None:
         self.effort = effort
@@ -146,12 +153,12 @@ class BestSoFar:
         self.best_cost = best_cost
 
     def hopeless(self, cost: float) -> bool:
-        """Whether moves of at least this cost cannot improve on the best, or the effort is spent."""
+        """Whether moves that cost `cost` or more cannot be better than the best moves found, or the effort is spent."""
         return self.effort.spent or cost >= self.best_cost * (1.0 - GAP)
 
 
 class Amounts(BestSoFar):
-    """A search for the cheapest moves of items that may all move and whose gains have to cover a need."""
+    """A search for the cheapest moves whose gains cover a need, where every item may move."""
 
     def __init__(self, movable: Movable, need: float, effort: EffortLeft, best_cost: float = math.inf) -> None:
         super().__init__(effort, best_cost)

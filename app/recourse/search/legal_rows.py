@@ -14,7 +14,13 @@ from app.recourse.search.rule_branching import solve_program
 
 
 def every_row(action_set: ActionSet, most: int) -> Float[np.ndarray, "n p"] | None:
-    """All legal rows, cheapest first; None where there are more than `most` before rules and caps are applied."""
+    """All legal rows, cheapest first; None if they would be too many to list.
+
+    Parameters
+    ----------
+    most : largest number of combinations of single feature values to go through; rules and caps then exclude some of
+        them
+    """
     A = action_set
     values: list[list[float]] = []
     count = 1
@@ -43,11 +49,11 @@ def every_row(action_set: ActionSet, most: int) -> Float[np.ndarray, "n p"] | No
 def nearest_legal(
     action_set: ActionSet, rows_raw: Float[np.ndarray, "n p"], *, deadline: float = math.inf
 ) -> Float[np.ndarray, "m p"]:
-    """The nearest legal row to each row, by L1 distance in encoded units; none where no row is legal.
+    """For each row the nearest legal row, by L1 distance in encoded units; no rows at all if no row is legal.
 
     Parameters
     ----------
-    deadline : `time.monotonic()` at which the search ends; rows not searched by then have no legal row in the result
+    deadline : `time.monotonic()` at which the search ends; rows for which no legal row is known by then are left out
     """
     program, space = ActionProgram(action_set), action_set.space
     d, size = space.d, program.size

@@ -27,10 +27,10 @@ CHUNK = 500_000
 def further_instead(
     actions: ActionSet, row_raw: Float[np.ndarray, "p"], most: float
 ) -> tuple[Float[np.ndarray, "k p"], Float[np.ndarray, "k p"]]:
-    """Copies of a record with one change taken back, and for each a move by which another number goes further instead.
+    """Copies of a record with one change taken back, and for each copy a move by which another number goes further.
 
-    There is one copy for each change and each other number that has changed. A move goes so far that the cost is `most`
-    in all; none where fewer than two features have changed.
+    Every pair of a change and another changed number gives one copy and one move, both as rows of an array. A move goes
+    so far that the copy, once moved, costs `most`. The arrays are empty if fewer than two features have changed.
     """
     fact, space = actions.factual_raw, actions.space
     unit = np.zeros(space.p)  # of a number: how far it goes for a cost of 1
@@ -51,7 +51,10 @@ def further_instead(
 def partly(
     actions: ActionSet, rows_raw: Float[np.ndarray, "k p"], moves: Float[np.ndarray, "k p"], amounts: int
 ) -> Float[np.ndarray, "n p"]:
-    """Rows moved by `amounts` shares of their moves, from 0 to 1, finer near 1; rounded back towards the row."""
+    """Every row moved by `amounts` different shares of its move, from 0 to 1; the shares lie closer together near 1.
+
+    The results are rounded towards the row that they come from. They are ordered by share, then by row.
+    """
     shares = 1.0 - np.linspace(1.0, 0.0, amounts) ** 2
     moved = (rows_raw + shares[:, None, None] * moves).reshape(-1, rows_raw.shape[1])
     moved = np.clip(moved, actions.lower_raw, actions.upper_raw)
@@ -63,7 +66,7 @@ class SingleMoves:
 
     Parameters
     ----------
-    swaps : whether one change may be replaced by another below a cap on changes, too
+    swaps : whether a neighbour may also take one change back for another where the cap on changes is not reached
     """
 
     def __init__(self, action_set: ActionSet, *, swaps: bool = False) -> None:
@@ -93,7 +96,7 @@ class SingleMoves:
         self.is_level = np.arange(len(feature)) >= numbers
 
     def of(self, row_raw: Float[np.ndarray, "p"], *, levels_only: bool = False) -> Float[np.ndarray, "n p"]:
-        """Legal rows one move away from a legal row, without the factual and the row itself.
+        """Legal rows that are one move away from a legal row; the row itself and the factual are left out.
 
         Parameters
         ----------
@@ -102,10 +105,13 @@ class SingleMoves:
         return np.concatenate(list(self.chunks(row_raw, levels_only)))
 
     def chunks(self, row_raw: Float[np.ndarray, "p"], levels_only: bool = False) -> Iterator[Float[np.ndarray, "n p"]]:
-        """Legal rows one move away from a legal row, in one chunk or several.
+        """Legal rows that are one move away from a legal row, in one or several arrays.
 
-        With many features, rules and a cap they are too many for one. With `levels_only`, only features with levels
-        move.
+        There are several because with many features, rules and a cap, one array would be too large.
+
+        Parameters
+        ----------
+        levels_only : whether only features with levels move
         """
         waiting: list[Float[np.ndarray, "n p"]] = [np.empty((0, len(row_raw)))]
         for rows in self._neighbours(row_raw, levels_only):
@@ -154,7 +160,12 @@ class SingleMoves:
     def snapped(
         self, values_raw: Float[np.ndarray, "*b n"], feature: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "*b n"]:
-        """Each number at the nearest value that its feature can have; the factual's own value stays as it is."""
+        """Each number replaced by the nearest value that its feature can have; the factual's own values stay.
+
+        Parameters
+        ----------
+        feature : for each column of `values_raw`, the index of its feature
+        """
         A = self.actions
         lattices, fact = Lattices(A.step_raw[feature], A.anchor_raw[feature]), A.factual_raw[feature]
         points = lattices.points(np.rint(lattices.ticks(values_raw)))
@@ -167,7 +178,7 @@ class SingleMoves:
         return np.where((snapped > down) & (snapped < up), np.where(snapped == fact, fact, near), snapped)
 
     def balanced(self, rows_raw: Float[np.ndarray, "n p"]) -> Iterator[Float[np.ndarray, "n p"]]:
-        """Copies of rows that break a rule, with one feature of it set so that the rule, or a part of it, holds."""
+        """Copies of the rows that break a rule, each with one feature changed to mend the rule or a part of it."""
         A = self.actions
         for rule in A.rules:
             for rows, onward in rule.repaired(rows_raw, A.movable):
@@ -183,12 +194,12 @@ class SingleMoves:
         until: float,
         levels_only: bool = False,
     ) -> Float[np.ndarray, "p"]:
-        """The row to which repeated best moves lead, until none improves its value.
+        """Make the best single move again and again until no move improves the value; returns the last row.
 
         Parameters
         ----------
-        row_raw : legal
-        value : smaller is better
+        row_raw : the legal row to start from
+        value : a function from raw rows to one number each; smaller is better
         steps : largest number of moves
         until : `time.monotonic()` after which no move is tried
         levels_only : whether only features with levels move

@@ -21,7 +21,7 @@ FAR = 1e3
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A legal row, and the value of the program there."""
+    """The legal row that solves a program, and the objective of the program at that row."""
 
     row_raw: Float[np.ndarray, "p"]
     z: Float[np.ndarray, "k"]
@@ -127,15 +127,15 @@ class ActionProgram:
         deadline: float,
         whole: Bool[np.ndarray, "_"] | None = None,
     ) -> Solved | None:
-        """``argmin cost.z`` over the action set with ``rows z >= lower``; None where that is infeasible.
+        """``argmin cost.z`` over the action set, subject to ``rows z >= lower``; None if no ``z`` satisfies this.
 
-        Rules that the program does not state as constraints are ignored. Variables beyond those of the actions are
-        numbers >= 0.
+        Rules that the program does not state as constraints are ignored. The first entries of ``z`` are the variables
+        of the program. Any further entries are numbers >= 0.
 
         Parameters
         ----------
-        limit : largest values of the variables of the actions, in place of the program's own
-        whole : which of the variables beyond those of the actions are whole numbers; none when absent
+        limit : largest value of each variable of the program, in place of the program's own limits
+        whole : for each further entry of ``z``, whether it is a whole number; where absent, none is
 
         Raises
         ------

@@ -109,11 +109,11 @@ class NetworkProgram:
     def cheapest(
         self, least: float, *, cost: Float[np.ndarray, "n"] | None = None, deadline: float = math.inf
     ) -> Solved | None:
-        """The cheapest actions with a score of at least `least`; None where no legal actions have such a score.
+        """The cheapest actions with a score of at least `least`; None if no legal actions have such a score.
 
         Parameters
         ----------
-        cost : of the variables of the actions, in place of the program's own
+        cost : cost per unit of each variable of the action program, in place of that program's own costs
 
         Raises
         ------

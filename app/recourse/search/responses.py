@@ -20,7 +20,11 @@ from app.recourse.search.simplicial import Point
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The values that a branch leaves to each feature; column 0 is the present value. Unused columns cost infinity."""
+    """A node of a branch and bound: the values that each feature may still have, one feature per row of an array.
+
+    Column 0 is the present value of the feature. A value that is not allowed, or a column that is not used, has an
+    infinite cost.
+    """
 
     values_raw: Float[np.ndarray, "p m"]
     r: Float[np.ndarray, "p m"]
@@ -34,7 +38,7 @@ class Node:
 
 
 class Responses:
-    """What each feature adds to the worst score, the predicted score and the cost, for its values that can be best."""
+    """For each feature, the values that can be optimal, and what each adds to worst score, predicted score and cost."""
 
     def __init__(self, action_set: ActionSet, objective: LossAndCost) -> None:
         self.action_set, self.objective = action_set, objective
@@ -52,13 +56,13 @@ class Responses:
         self.cap = cap if cap is not None and cap < int(action_set.movable.sum()) else None
 
     def weighted(self, rows_raw: Float[np.ndarray, "n p"], weight: float) -> Float[np.ndarray, "n"]:
-        """The objective of raw rows under another cost weight."""
+        """The objective of raw rows, with `weight` in place of the objective's own cost weight."""
         X, cost = self.space.encode(rows_raw), self.action_set.cost(rows_raw)
         return replace(self.objective, cost_weight=weight, share=self.share).value(X, cost)
 
     @cached_property
     def rows(self) -> Int[np.ndarray, "p"]:
-        """Index of the first value of each feature in a flattened array of a node."""
+        """For each feature, the index of its first value in the flattened array of a node."""
         return np.arange(self.space.p) * self._width
 
     @cached_property
@@ -102,7 +106,7 @@ class Responses:
         return node
 
     def write(self, node: Node, j: int, *, still: bool, move: bool = True) -> None:
-        """Write the values of number `j` within its range into `node`: the present one if `still`, others if `move`."""
+        """Write into `node` the values number `j` may have: the present one if `still`, the others if `move`."""
         A, k, low, high = self.action_set, self._place[j], float(node.low_raw[j]), float(node.high_raw[j])
         fact, center = float(A.factual_raw[j]), float(self.space.center_raw[k])
         still = still and low <= fact <= high
@@ -126,7 +130,7 @@ class Responses:
         node.cost[j, :m] += A.weights[j] * np.abs(values - fact) / scale
 
     def write_group(self, node: Node, g: int, levels: list[int]) -> None:
-        """Write the `levels` that category `g` may have into `node`; in each, exactly one encoded column is 1."""
+        """Write into `node` the `levels` that category `g` may have."""
         fact = int(self.action_set.factual_raw[g])
         others = [level for level in levels if level != fact]
         values = np.array([fact, *others])
@@ -147,7 +151,9 @@ class Responses:
     def respond(
         self, node: Node, weight: float, a: float, b: float, priced: Float[np.ndarray, "p m"] | None = None
     ) -> Point:
-        """The values, one per feature, that minimise ``weight cost - a r - b p``; r, p: worst and predicted score.
+        """The point that minimises ``weight cost - a r - b p``, with worst score ``r`` and predicted score ``p``.
+
+        The point has one value per feature.
 
         Parameters
         ----------
@@ -172,7 +178,12 @@ class Responses:
 
 
 def legal(A: ActionSet, j: int, value_raw: float, rounding: Callable[[float], int]) -> float:
-    """The value, or where number `j` has a lattice, the lattice point next to the value that `rounding` chooses."""
+    """The value itself, or the neighbouring lattice point that `rounding` chooses if number `j` has a lattice.
+
+    Parameters
+    ----------
+    rounding : `math.floor` or `math.ceil`
+    """
     step = float(A.step_raw[j])
     if step == 0.0:
         return value_raw

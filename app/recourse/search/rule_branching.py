@@ -47,9 +47,9 @@ def solve_program(
     *,
     deadline: float = math.inf,
 ) -> Solved | None:
-    """``argmin cost.z`` over the action set, all its rules kept, with ``rows z >= lower``; None where infeasible.
+    """``argmin cost.z`` over the action set, with all rules kept and ``rows z >= lower``; None if there is none.
 
-    Variables beyond those of the actions are numbers >= 0.
+    The first entries of ``z`` are the variables of the program. Any further entries are numbers >= 0.
 
     Raises
     ------
@@ -92,7 +92,9 @@ class RuleBranching:
         lower: Float[np.ndarray, "m"],
         deadline: float,
     ) -> Solved | None:
-        """``argmin cost.z`` over the action set, all its rules kept, with ``rows z >= lower``; None where infeasible.
+        """``argmin cost.z`` over the action set with all rules kept and ``rows z >= lower``; None if there is none.
+
+        The first entries of ``z`` are the variables of the program. Any further entries are numbers >= 0.
 
         Raises
         ------

@@ -31,7 +31,7 @@ NARROW = 1e-12
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the action set: the ranges and levels of its features, and conditions that its rows meet."""
+    """A part of the action set: ranges of its numbers, levels of its categories, and conditions that its rows meet."""
 
     lower_raw: Float[np.ndarray, "p"]
     upper_raw: Float[np.ndarray, "p"]
@@ -47,7 +47,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Cut:
-    """A linear inequality ``slopes . variables <= limit`` that is valid in a part of the action set."""
+    """A linear inequality ``slopes . variables <= limit`` that holds for all legal rows in a part of the action set."""
 
     slopes: dict[Variable, float]
     limit: float
@@ -63,10 +63,11 @@ class Empty(Exception):
 
 
 class Parts:
-    """Narrows, divides and bounds the parts of one action set.
+    """Narrows and divides parts of one action set, and derives linear cuts that hold in a part.
 
     Parameters
     ----------
+    start_raw : the applicant's row
     whole : the part that is the whole action set
     """
 
@@ -75,7 +76,9 @@ class Parts:
         self._column = {name: j for j, name in enumerate(action_set.space.names)}
 
     def tightened(self, part: Part) -> Part:
-        """The part with its ranges narrowed by its conditions, and without the conditions that the ranges settle.
+        """The part with narrower ranges, as far as its conditions narrow them.
+
+        A condition that holds for every row within these ranges is dropped.
 
         Raises
         ------
@@ -119,9 +122,11 @@ class Parts:
         return part
 
     def pieces(self, j: int, low: float, high: float, at: float, *, known: bool) -> list[Range]:
-        """The range from `low` to `high` of number `j`, divided at or near `at`, as ranges.
+        """The range from `low` to `high` of number `j`, divided into two or three ranges at `at` or near it.
 
-        If no cut is `known` and the range holds both signs, it is divided at 0.
+        Parameters
+        ----------
+        known : whether the comparison has a cut already; if not, a range with both signs is divided at 0
         """
         step, width = float(self.actions.step_raw[j]), high - low
         at = min(max(at, low), high)
@@ -137,7 +142,7 @@ class Parts:
         return [(low, at), (self._inward(j, at + 1e-3 * step, -1.0), high)]
 
     def widest(self, part: Part, comparison: Comparison) -> int | None:
-        """The feature whose range leaves the comparison most uncertain; None where every range is narrow."""
+        """The index of the feature whose range leaves the comparison most uncertain; None if every range is narrow."""
         scores: dict[int, float] = {}
         for one in comparison.inputs:
             j = one.column
@@ -219,7 +224,7 @@ class Parts:
         return found
 
     def cuts(self, part: Part, comparison: Comparison) -> list[Cut]:
-        """Linear consequences of a comparison in a part.
+        """Linear inequalities that follow from a comparison in a part; an empty list if none is known.
 
         Raises
         ------

@@ -28,7 +28,7 @@ NEGLIGIBLE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point ``(r, p, cost)`` of the set that is searched, and the choice of values that gives it."""
+    """A point ``(r, p, cost)`` of the set that is searched, and the choice of one value per feature that gives it."""
 
     r: float
     p: float
@@ -38,7 +38,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """A point of the hull, as a convex combination of points of the set."""
+    """A point of the convex hull, as a weighted mean of points of the set; the weights sum to 1."""
 
     points: list[Point]
     weights: list[float]
@@ -61,15 +61,16 @@ def minimise(
     tolerance: float,
     cutoff: float = math.inf,
 ) -> Mixture:
-    """The mixture of least `value` in the convex hull of all points that `respond` can give.
+    """The mixture of least value in the convex hull of all points that `respond` can return.
 
     The value of a point is ``share loss(r) + (1 - share) loss(p) + cost``.
 
     Parameters
     ----------
     start : any point of the set
-    respond : the point that minimises ``cost - a r - b p`` for given ``(a, b)``
-    tolerance : largest excess over the least value
+    respond : a function that takes ``a`` and ``b`` and returns the point that minimises ``cost - a r - b p``
+    share : weight of the first loss, in [0, 1]
+    tolerance : the value of the result may exceed the least value by this much
     cutoff : the search stops once its lower bound reaches this value
     """
     bound, points = -math.inf, [start]
@@ -101,7 +102,7 @@ def value(share: float, point: Point) -> float:
 
 
 def slopes(share: float, r: float, p: float) -> tuple[float, float]:
-    """Minus the derivatives of the weighted losses by the scores `r` and `p`."""
+    """Minus the derivative of the weighted losses with respect to each of the scores `r` and `p`."""
     return share * _falling(r), (1.0 - share) * _falling(p)
 
 

@@ -42,7 +42,7 @@ LEAST_PIVOT = 1e-9
 
 
 def is_tied_by_rules(action_set: ActionSet) -> bool:
-    """Whether only linear rules tie features, at least one does, and the applicant's own record keeps all of them."""
+    """Whether linear rules, and nothing else, tie features of the set, and the applicant's record keeps these rules."""
     A = action_set
     others = A.clock.is_shared or A.has_holes or (bool(A.begun) and A.max_changes is not None)
     rules = [rule for rule in A.rules if isinstance(rule, LinearRule)]
@@ -60,7 +60,7 @@ class TiedTradeOff:
         self._last: _Start | None = None
 
     def best(self, weight: float, effort: Effort, deadline: float) -> Optimum | None:
-        """The best row found; None where the search gave up for another reason than `effort`."""
+        """The best row found; None if the search gave up for any reason other than its `effort`."""
         effort = replace(effort, nodes=max(effort.nodes, LEAST_NODES))
         search = _TiedBranching(self, weight, effort, deadline, self._last)
         found = search.result()
@@ -88,7 +88,14 @@ class _Mean:
     excess: Float[np.ndarray, "k"]
 
     def mixture(self, reached: float, bound: float, at: tuple[float, float]) -> Mixture:
-        """This mean as a `Mixture` of value `reached`, with its lower `bound` and the slopes of the losses at it."""
+        """This mean as a `Mixture`.
+
+        Parameters
+        ----------
+        reached : value of the mixture
+        bound : lower bound on all values
+        at : slopes of the two losses at the mixture
+        """
         return Mixture(self.points, self.weights, reached, bound, at)
 
 
@@ -223,13 +230,13 @@ class _TiedBranching(Branching):
 
 
 class RulePrices:
-    """The best prices of several rules, from the optima at the prices that were tried.
+    """The best prices of several rules, computed from the optima at the prices that were tried.
 
-    Each optimum has a value, without prices, and exceeds each rule by some amount. Both are linear where optima are
-    mixed, so the mixture of least value that keeps every rule is a linear program with one row per rule. Its duals are
-    the prices at which the tangents of all optima (``value + prices.excess``) meet highest: the prices to try next
-    (Dantzig-Wolfe decomposition). The program is solved by the simplex method, from the last basis on, as it has few
-    rows and grows by one column at a time.
+    An optimum has a value, which includes no prices, and an excess over the limit of each rule. The value and the
+    excesses of a mixture are the means of those of its optima. So a linear program with one row per rule finds the
+    mixture of least value that keeps every rule. The duals of this program are the prices to try next: there the least
+    of ``value + prices.excess`` over all optima is highest (Dantzig-Wolfe decomposition). The simplex method solves the
+    program from its last basis on, because the program has few rows and grows by one column at a time.
 
     Parameters
     ----------
@@ -246,7 +253,13 @@ class RulePrices:
         self._size = rules + 1
 
     def add(self, value: float, excess: Float[np.ndarray, "k"]) -> None:
-        """Add an optimum, by its value without prices and by how much it exceeds each rule."""
+        """Add an optimum.
+
+        Parameters
+        ----------
+        value : value of the optimum, without prices
+        excess : by how much the optimum exceeds the limit of each rule; negative where it is below
+        """
         self._columns[0, self._size], self._columns[1:, self._size] = 1.0, excess
         self._costs[self._size] = value
         self._size += 1
@@ -260,9 +273,9 @@ class RulePrices:
 
         Returns
         -------
-        shares : index of each optimum of the mixture, in the order in which they were added, and its share; less than 1
-            together where no mixture of them keeps every rule
-        prices : >= 0
+        shares : pairs of an optimum and its share of the mixture; the optimum is given by its place in the order of
+            `add`. The shares sum to less than 1 if no mixture of the optima keeps every rule
+        prices : one per rule, >= 0
         """
         columns, costs, rows = self._columns[:, : self._size], self._costs[: self._size], len(self._columns)
         costs[0] = beyond
@@ -284,7 +297,12 @@ class RulePrices:
         return used, self._duals(costs[self._basis])
 
     def prices(self, values: Sequence[float]) -> Float[np.ndarray, "k"]:
-        """The prices at which all optima of the latest mixture are equally good, if `values` were their values."""
+        """The prices at which all optima of the latest mixture would be equally good if they had the given values.
+
+        Parameters
+        ----------
+        values : one per optimum, in the order of `add`
+        """
         rows = len(self._columns)
         return self._duals(np.array([self._costs[k] if k < rows else values[k - rows] for k in self._basis]))
 

@@ -15,7 +15,7 @@ from app.recourse.search.knapsack_amounts import SLACK
 
 @dataclass(frozen=True, slots=True)
 class TiedItem:
-    """An item of a knapsack that moves by an amount, in any unit, upwards (which gains) or downwards."""
+    """An item of a knapsack that moves up or down by an amount, in any unit; moves up gain."""
 
     gain: float
     """Per unit, >= 0; > 0 where no rule ties it."""
@@ -49,11 +49,11 @@ class TiedItem:
 
     @property
     def coarseness(self) -> float:
-        """Cost of the distance between two moves."""
+        """The cost of one step of the lattice; the cost of one unit for an item that has no lattice."""
         return self.cost * (self.step or 1.0)
 
     def upwards(self, amount: float) -> Iterator[float]:
-        """The item's moves that are not below an amount, in order."""
+        """The item's moves that are at least `amount`, in increasing order."""
         if self.points:
             yield from self.points[bisect_left(self.points, amount - SLACK) :]
             return
@@ -73,26 +73,26 @@ class TiedItem:
             tick += 1
 
     def mirrored(self) -> "TiedItem":
-        """The item with upwards and downwards exchanged; only its moves are then right, not its gain or uses."""
+        """The item with up and down exchanged. Only the moves of the result are right, not its gain and its uses."""
         points = tuple(-point for point in reversed(self.points))
         return replace(self, low=-self.high, high=-self.low, below=self.above, above=self.below, points=points)
 
 
 class NotCovered(Exception):
-    """Raised where a knapsack does not cover the given items, so that the general solver has to."""
+    """Raised if a knapsack cannot treat the given items, so that the general solver has to."""
 
 
 class TiedItems:
-    """Items, rules and budgets, level by level: item ``order[t]`` is decided at level t.
+    """Items, rules and budgets, arranged by level: level t decides item ``order[t]``.
 
     Parameters
     ----------
-    slack : how much of each rule the moves may use
-    budgets : how much the moves may use of each budget, such as a cap (`TiedItem.once`) or time
+    slack : for each rule, how much of it the moves may use
+    budgets : for each budget, how much of it the moves may use; a budget is a cap on changes or a limit on time
 
     Raises
     ------
-    NotCovered : several rules tie the same continuous items, or a budget depends on how far one of these moves
+    NotCovered : several rules tie the same continuous items, or a budget depends on how far a continuous item moves
     """
 
     def __init__(self, items: Sequence[TiedItem], slack: Sequence[float], budgets: Sequence[float]) -> None:

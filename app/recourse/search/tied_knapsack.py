@@ -64,19 +64,24 @@ class _Node:
 
 
 class TiedKnapsack(TiedItems):
-    """The knapsack of items that rules, a cap or shared time tie; one object answers for any number of needs."""
+    """A knapsack whose items are tied by rules, a cap or shared time; one object serves for any number of needs."""
 
     def cover(
         self, need: float, branches: int = THOROUGH, *, deadline: float = math.inf
     ) -> tuple[list[float] | None, bool]:
-        """The cheapest moves that keep all rules and gain at least `need`, one per item, and whether that is proven.
+        """The cheapest moves that keep all rules and gain at least `need`.
 
-        The moves are None where none are known. Rules may ask for moves whatever the need.
+        Rules may force moves even where `need` is zero or less.
 
         Parameters
         ----------
-        branches : the search stops after so many branches
-        deadline : `time.monotonic()` at which it stops too
+        branches : largest number of branches; the search then stops
+        deadline : `time.monotonic()` at which the search stops
+
+        Returns
+        -------
+        moves : the best known moves, one amount per item; None if none are known
+        proven : whether the search ended before its limits, so that no better moves exist
         """
         effort = EffortLeft(branches, deadline)
         search = _Tied(self, need - SLACK * abs(need), effort)

@@ -12,18 +12,19 @@ from app.recourse.search.tied_knapsack import TiedKnapsack
 
 
 class TiedMoves:
-    """The moves of each feature: what they add to a score, and how much they use of a rule, a cap or shared time.
+    """The possible moves in one action set, as items of a knapsack that rules, a cap or shared time tie.
 
+    An item says what its moves add to a linear score, and how much of a rule, of the cap and of the time they use.
     Rules that are not linear are left out.
 
     Parameters
     ----------
     w : (d,), weights of the score
-    reach : how far a number without limit may go, in units of cost
+    reach : largest cost of a move of a number without limit
 
     Raises
     ------
-    NotCovered : several rules tie the same continuous items, or a budget depends on how far one of these moves
+    NotCovered : several rules tie the same continuous items, or a budget depends on how far a continuous item moves
     """
 
     def __init__(self, action_set: ActionSet, w: Float[np.ndarray, "d"], *, reach: float) -> None:
@@ -66,7 +67,7 @@ class TiedMoves:
         self.knapsack = TiedKnapsack(items, slack, budgets)
 
     def row(self, amounts: list[float]) -> Float[np.ndarray, "p"]:
-        """The raw row in which each item has moved by its amount."""
+        """The raw row that results when each item moves by its amount."""
         A = self.actions
         row_raw = A.factual_raw.copy()
         for j, sign, level, amount in zip(self.feature, self.sign, self.level, amounts, strict=True):
@@ -77,10 +78,11 @@ class TiedMoves:
 
 
 def linear_rules(action_set: ActionSet) -> tuple[Float[np.ndarray, "r p"], list[float]]:
-    """How much of each linear rule a raw unit of each feature uses, and the slack that the factual leaves of each.
+    """How much of each linear rule a raw unit of each feature uses up, and how much slack the factual leaves.
 
-    Only rules that some values break count; an equation counts as two rules. Use and slack are divided by the size of
-    the rule's terms, since rounding errors are relative to it.
+    The use has one row per rule and one column per feature; the slack has one number per rule. Rules that no legal
+    values can break are left out; an equation counts as two rules. Use and slack are divided by the size of the rule's
+    terms, because rounding errors are relative to that size.
     """
     A, rows, slack = action_set, list[np.ndarray](), list[float]()
     for rule in A.rules:

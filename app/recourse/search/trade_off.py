@@ -56,15 +56,16 @@ class TradeOff:
         """Whether rules forbade an optimum without them; then others are not looked for without them."""
 
     def value(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """The objective of raw rows."""
+        """The objective at each raw row; smaller is better."""
         return self.objective.value(self.space.encode(rows_raw), self.action_set.cost(rows_raw))
 
     def best(self, cost_weight: float | None = None, effort: Effort = EXACT) -> Optimum | None:
-        """The legal row of least objective; None where the constraints exclude each other.
+        """The best legal row that the search finds, with its objective; None if the constraints exclude each other.
 
         Parameters
         ----------
-        cost_weight : in place of the objective's own
+        cost_weight : used in place of the objective's own cost weight
+        effort : how close to the least objective the search goes, and its limit
 
         Raises
         ------
@@ -103,9 +104,10 @@ class TradeOff:
     # --- the cost weight ---------------------------------------------------------------------------------------------
 
     def weight_for(self, score: float) -> float | None:
-        """The largest cost weight at which the relaxed optimum's worst score is still `score` or more.
+        """The largest cost weight for which the optimum of the relaxed problem has a worst score of at least `score`.
 
-        In the relaxed optimum numbers may lie between legal values. None where no cost weight reaches `score`.
+        In the relaxed problem, numbers may lie between legal values. The result is None if no cost weight gives such an
+        optimum.
         """
         slope = self.responses.share / (1.0 + math.exp(score))
         root = self.responses.root(LEAST_WEIGHT)

@@ -20,13 +20,14 @@ CHUNK = 256
 def rows_in_boxes(
     boxes: Boxes, action_set: ActionSet, std: Float[np.ndarray, "d"]
 ) -> Iterator[Float[np.ndarray, "n p"]]:
-    """Legal raw rows, cheapest first, a few at a time: for each favourable box and depth the nearest to the factual.
+    """Legal raw rows in the favourable boxes, cheapest first, in chunks.
 
-    Rows that break a rule or the cap on the number of changes are left out.
+    For each box, and for each of several distances from its sides, there is the row nearest to the factual. Rows that
+    break a rule or the cap on the number of changes are left out.
 
     Parameters
     ----------
-    std : noise per encoded column
+    std : standard deviation of the noise in each encoded column
     """
     lower, upper = boxes.lower[boxes.favourable], boxes.upper[boxes.favourable]
     levels, open_to_person = _levels(lower, upper, action_set)

@@ -69,10 +69,11 @@ class SamplerParams(InputPart):
     def radius(self, reference: Reference, *, smooth: bool = True) -> float:
         """Sampling radius, encoded units.
 
-        Where `radius_fraction` is not given, the dimension decides: in many dimensions a small ball holds only points
-        near the boundary, and the radius of an ambiguity set has no effect. A model that decides in steps has its next
-        boundary nearby, so its ball is about as large as the gaps between records or, where records are dense, a share
-        of the median distance between them.
+        Where `radius_fraction` is not given, the radius of a smooth model depends on the number of encoded columns: in
+        many dimensions, a small ball holds only points near the boundary, and the radius of an ambiguity set has no
+        effect. For any other model, which decides in steps, the next boundary is near. So its radius is about the
+        median distance between neighbouring records or, where records are dense, a share of the median distance between
+        any two records.
 
         Parameters
         ----------
@@ -89,7 +90,7 @@ class SamplerParams(InputPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """The scores of the first model call: of the factual, and of a grid on the segments towards its neighbours."""
+    """The scores of the first model call: of the factual, and of points on the segments from it to its neighbours."""
 
     factual_score: float
     """NaN where the model gave no finite score."""
@@ -101,7 +102,7 @@ class Survey:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BoundarySample:
-    """Scored points around the decision boundary."""
+    """Points around the decision boundary, with the scores that the black box gives them."""
 
     X: Float[np.ndarray, "n d"]
     scores: Float[np.ndarray, "n"]
@@ -114,18 +115,18 @@ class BoundarySample:
 
     @cached_property
     def X_free(self) -> Float[np.ndarray, "n k"]:
-        """The free columns of `X`."""
+        """The columns `free` of `X`."""
         return self.X if len(self.free) == self.X.shape[1] else self.X.take(self.free, axis=1)
 
     def in_all_columns(self, model: LinearModel) -> LinearModel:
-        """A model of the free columns, with weight 0 in those that the person cannot change."""
+        """A linear model of the columns `free` as a model of all columns; every other column has weight 0."""
         w = np.zeros(self.X.shape[1])
         w[self.free] = model.w
         return LinearModel(w, model.c)
 
     @cached_property
     def machines(self) -> dict[object, object]:
-        """A cache of minimax machines fitted to these samples, for further questions about the same applicant."""
+        """A cache of the minimax machines fitted to these samples, for further questions about the same applicant."""
         return {}
 
     @cached_property
@@ -135,7 +136,7 @@ class BoundarySample:
 
 
 def survey(problem: RecourseProblem, meter: Meter, params: SamplerParams) -> Survey:
-    """Score the factual and a grid towards its neighbours in one model call."""
+    """Score, in one model call, the factual and a grid of points on the segments from it to its neighbours."""
     ends = _reachable_neighbours(problem, params.neighbours)
     times = np.arange(1, GRID + 1) / GRID
     grid = _along(problem, ends, np.broadcast_to(times, (len(ends), GRID)))
@@ -155,13 +156,14 @@ def sample_boundary(
     seen: Survey,
     free: Int[np.ndarray, "k"] | None = None,
 ) -> BoundarySample:
-    """Find the crossings that a survey has bracketed, and draw scored samples around them.
+    """Find the points where the decision flips along the surveyed segments, and draw scored samples around these.
 
-    Two model calls, one more where nearly all samples have the same decision.
+    This takes two model calls, and a third if nearly all samples have the same decision.
 
     Parameters
     ----------
-    free : encoded columns that vary; None for all that the person can change
+    seen : the survey of the segments
+    free : encoded columns that vary among the samples; None for all columns that the person can change
 
     Raises
     ------
@@ -214,7 +216,7 @@ def _complete(problem: RecourseProblem, centres: Float[np.ndarray, "m d"]) -> No
 
 
 def free_columns(action_set: ActionSet) -> Int[np.ndarray, "k"]:
-    """Encoded columns of the features that the person can change; no advice moves into a state, such as missing."""
+    """Indices of the encoded columns that the person can change, without columns of states such as missing."""
     space = action_set.space
     return np.flatnonzero(action_set.movable[space.feature_of_column] & space.holds_values)
 
@@ -344,7 +346,7 @@ def _draw(
 
 @lru_cache(maxsize=16)
 def unit_ball(seed: int, n: int, d: int) -> Float[np.ndarray, "n d"]:
-    """`n` points uniform in the unit ball; cached, because most requests have the same seed."""
+    """`n` points drawn uniformly from the unit ball; cached, because most requests have the same seed."""
     rng = np.random.default_rng(seed)
     directions = rng.standard_normal((n, d))
     directions *= (rng.random(n) ** (1.0 / max(d, 1)) / np.linalg.norm(directions, axis=1))[:, None]
@@ -362,7 +364,10 @@ def _ball_in_columns(seed: int, n: int, d: int, columns: tuple[int, ...], radius
 
 
 def ask(meter: Meter, X: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n"]]:
-    """The points that the model scores in place of `X`, legal records where it needs these, and their scores."""
+    """The points that the model scores, and their scores.
+
+    The points are `X` itself, or the nearest legal records if the model takes raw records only.
+    """
     if meter.black_box.fractional:
         return X, meter.score(X)
     rows_raw = meter.black_box.space.decode(X)

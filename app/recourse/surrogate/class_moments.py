@@ -35,7 +35,7 @@ class Classes:
 
 
 def class_moments(X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]) -> Classes:
-    """Sample moments of the favourable and the unfavourable points, with a ridge of `RIDGE`.
+    """Mean and covariance of the favourable points, and of the unfavourable ones; each covariance has a small ridge.
 
     Raises
     ------

@@ -20,7 +20,7 @@ Divergence: TypeAlias = Literal["none", "quadratic", "bures", "fisher_rao", "log
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """``tau(w) = scale * sqrt(w' covariance w) + norm * |w|_2``: the largest deviation in an ambiguity set."""
+    """The largest standard deviation along ``w`` in an ambiguity set: ``scale sqrt(w' covariance w) + norm |w|_2``."""
 
     covariance: Float[np.ndarray, "d d"]
     scale: float = 1.0
@@ -33,7 +33,12 @@ class Deviation:
 
 
 def largest_deviation(covariance: Float[np.ndarray, "d d"], divergence: Divergence, radius: float) -> Deviation:
-    """The worst-case deviation of an ambiguity set; `radius` is the rho of the divergence's own definition."""
+    """The largest standard deviation over all covariances within `radius` of `covariance`, as a function of direction.
+
+    Parameters
+    ----------
+    radius : in the unit of the divergence (rho in its definition)
+    """
     if divergence == "quadratic":
         return Deviation(covariance + math.sqrt(radius) * np.eye(len(covariance)))
     if divergence == "bures":

@@ -35,7 +35,7 @@ MOST_FEATURES = 60
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """The part of one person's action set that is fitted and searched."""
+    """The levels and features that are fitted and searched for one person, where the schema is too wide for all."""
 
     levels: Mapping[int, tuple[int, ...]]
     """The levels of features of which not all are."""
@@ -43,7 +43,7 @@ class Limits:
     """Features that stay as they are."""
 
     def of(self, actions: ActionSet) -> ActionSet:
-        """The part of this person's action set `actions` that is searched."""
+        """The part of `actions`, this person's action set, that is searched."""
         ranges = {}
         for g, levels in self.levels.items():
             own = actions.range(g)
@@ -53,7 +53,12 @@ class Limits:
         return actions.ranged(ranges).frozen(self.still)
 
     def columns(self, actions: ActionSet) -> Int[np.ndarray, "k"]:
-        """The free columns of `actions` that the surrogate fits."""
+        """Indices of the encoded columns that the surrogate fits, among those that the person can change.
+
+        Parameters
+        ----------
+        actions : the action set of this person
+        """
         space = actions.space
         fitted = np.ones(space.d, dtype=bool)
         for g in self.levels:
@@ -64,11 +69,11 @@ class Limits:
 
 
 def limits_of(problem: RecourseProblem, ends: Float[np.ndarray, "k d"]) -> Limits | None:
-    """The limits for one problem; None where its whole action set is fitted and searched.
+    """The limits for one problem; None if the person can change so few columns that all are fitted and searched.
 
     Parameters
     ----------
-    ends : nearby accepted records, encoded, as far as this person can reach them
+    ends : nearby accepted records, encoded, each moved to what this person can reach
     """
     actions = problem.action_set
     if len(free_columns(actions)) <= MOST_COLUMNS:
@@ -85,7 +90,7 @@ class _Chosen:
 
     @property
     def limits(self) -> Limits:
-        """The levels and features that are fitted and searched for this question."""
+        """The levels and features that are fitted and searched."""
         most, groups = MOST_LEVELS, self.space.groups[self.actions.movable[self.space.groups]].tolist()
         sizes = np.array([len(self.actions.levels(g)) for g in groups])
         while most > FEWEST_LEVELS and np.minimum(sizes, most).sum() > MOST_COLUMNS:

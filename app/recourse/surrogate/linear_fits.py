@@ -52,9 +52,10 @@ class SurrogateParams(SamplerParams):
 def direction(
     problem: RecourseProblem, sample: BoundarySample, meter: Meter, kind: SurrogateKind
 ) -> tuple[LinearModel, float | None]:
-    """A linear model that decides as the surrogate, at any scale, and its worst-case accuracy; None where it has none.
+    """A linear model whose decisions are those of the surrogate, and the surrogate's worst-case accuracy.
 
-    Columns that the person cannot change have weight 0, but for `lime` and `clime`.
+    The scale of the model's scores has no meaning. The accuracy is None for every kind but `mpm`. Columns that the
+    person cannot change have weight 0, except with `lime` and `clime`.
 
     Raises
     ------
@@ -108,7 +109,15 @@ def _lime_points(
 def ridge(
     X: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n"], threshold: float, weights: Float[np.ndarray, "n"]
 ) -> LinearModel:
-    """Weighted least squares with a penalty on the weights alone; the model's score is the fit less `threshold`."""
+    """Weighted least squares with a penalty on the coefficients, not on the intercept.
+
+    The score of the model is the fit minus `threshold`.
+
+    Parameters
+    ----------
+    y : values to fit, one per point
+    weights : weight of each point
+    """
     total = float(weights.sum())
     if not total > 0.0:
         raise DegenerateSurrogate("No point is near enough to this record to determine a direction of change.")
@@ -121,7 +130,11 @@ def ridge(
 
 
 def svm(X: Float[np.ndarray, "n d"], accepted: Bool[np.ndarray, "n"]) -> LinearModel:
-    """The model ``argmin |w|^2/2 + PENALTY sum max(0, 1 - y (w.x + c))^2``, by finitely many Newton steps."""
+    """The linear support vector machine with squared hinge loss: widest margin, by finitely many Newton steps.
+
+    It minimises ``|w|^2/2 + PENALTY sum max(0, 1 - y (w.x + c))^2``, with ``y = 1`` for accepted points and -1 for
+    others.
+    """
     y = np.where(accepted, 1.0, -1.0)
     Z = np.column_stack([X, np.ones(len(X))])
     penalty = np.append(np.ones(X.shape[1]), 0.0)

@@ -30,7 +30,7 @@ class LogitModel:
 
 
 def local_linear(problem: RecourseProblem, sample: BoundarySample) -> LinearModel:
-    """The black box itself where it is linear, else its nominal minimax machine; unit-norm weights.
+    """The black box itself if it is linear, else the nominal minimax machine of the sample; the weights have norm 1.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def local_linear(problem: RecourseProblem, sample: BoundarySample) -> LinearMode
 
 
 def acting_linear(problem: RecourseProblem, local: LinearModel) -> LinearModel:
-    """The black box itself where it is linear, else `local`, its nominal machine; unit-norm weights."""
+    """The black box itself if it is linear, else `local`; the weights have norm 1."""
     return own_linear(problem).unit() if problem.black_box.linear else local
 
 
@@ -50,7 +50,7 @@ def own_linear(problem: RecourseProblem) -> LinearModel:
 
 
 def logit_model(problem: RecourseProblem, sample: BoundarySample, meter: Meter, kind: SurrogateKind) -> LogitModel:
-    """The black box itself where it is linear, else a surrogate of this kind on the scale of the black box's logit.
+    """The black box itself if it is linear, else a surrogate of kind `kind`, scaled to the black box's logits.
 
     Raises
     ------
@@ -73,9 +73,10 @@ def logit_model(problem: RecourseProblem, sample: BoundarySample, meter: Meter, 
 def other_logit_model(
     problem: RecourseProblem, sample: BoundarySample, other: BlackBox, deadline: float, kind: SurrogateKind
 ) -> LinearModel:
-    """Another model with the same columns as a linear model on its logit scale, in the encoded space of `problem`.
+    """The model `other` as a linear model on its own logit scale, in the encoded space of `problem`.
 
-    A linear model is read off exactly; any other gets a surrogate of this kind, fitted to the points of `sample`.
+    The model has the same columns as the problem's model. If it is linear, its weights are read off exactly; else a
+    surrogate of kind `kind` is fitted to the points of `sample`.
 
     Raises
     ------
@@ -94,7 +95,7 @@ def other_logit_model(
 
 
 def in_space(other: BlackBox, problem: RecourseProblem) -> BlackBox:
-    """Another model with the same columns, seen from the encoded space of this problem."""
+    """The model `other` with inputs in the encoded space of `problem`; both models have the same columns."""
     space = problem.black_box.space
     if not other.fractional:  # it takes raw rows, which are the same in both
         return replace(other, space=space)
@@ -130,7 +131,10 @@ class _Recoded(Wrapped):
 
 
 def read_off(black_box: BlackBox, X: Float[np.ndarray, "n d"], scores: Float[np.ndarray, "n"]) -> LinearModel:
-    """Weights and intercept of a linear model, read where its score is nearest to 0: far away scores are clipped."""
+    """Weights and intercept of a linear black box, read at the point with the score nearest to 0.
+
+    Scores far from 0 are clipped, so they would give a wrong intercept.
+    """
     assert black_box.linear
     assert black_box.gradient is not None
     near = int(np.abs(scores).argmin())

@@ -71,10 +71,10 @@ def fit(
     radius_favourable: float = 0.0,
     radius_unfavourable: float = 0.0,
 ) -> MinimaxMachine:
-    """The covariance-robust minimax probability machine of two classes.
+    """The covariance-robust minimax probability machine that separates two classes.
 
-    Singular covariances are fine: a direction along which the means differ and neither class varies separates them
-    for certain.
+    A covariance may be singular. If the means differ along a direction in which neither class varies, the machine
+    separates the classes with certainty.
 
     Raises
     ------
@@ -96,7 +96,12 @@ def fit(
 
 
 def minimise_spread(a: Float[np.ndarray, "d"], plus: Deviation, minus: Deviation) -> Float[np.ndarray, "d"]:
-    """``argmin plus(w) + minus(w)`` subject to ``a.w = 1``, exactly."""
+    """The vector ``w`` with ``a.w = 1`` that minimises ``plus(w) + minus(w)``, exactly.
+
+    Parameters
+    ----------
+    plus, minus : deviation of the favourable and of the unfavourable class
+    """
     if plus.norm + minus.norm > 0.0:
         w = _minimise_three(a, plus, minus)
     else:
@@ -204,7 +209,10 @@ def _minimise_three(a: Float[np.ndarray, "d"], plus: Deviation, minus: Deviation
 def fit_sample(
     sample: BoundarySample, divergence: Divergence, *, radius_favourable: float, radius_unfavourable: float
 ) -> MinimaxMachine:
-    """The minimax machine of a boundary sample, fitted once; columns that the person cannot change get weight 0."""
+    """The minimax machine of a boundary sample; columns that the person cannot change get weight 0.
+
+    The sample keeps the result, so that a second call with the same arguments costs nothing.
+    """
     key = (divergence, radius_favourable, radius_unfavourable)
     known = sample.machines.get(key)
     if isinstance(known, MinimaxMachine):

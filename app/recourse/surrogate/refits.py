@@ -44,13 +44,13 @@ BATCH = 1 << 22
 def refit_moments(
     X: Float[np.ndarray, "n d"], y: Bool[np.ndarray, "n"], refits: int, seed: int, *, threshold: float = 0.0
 ) -> WeightMoments:
-    """Mean and covariance of unit-length models refitted on random halves.
+    """Mean and covariance of models that are refitted on random halves of the records and scaled to length 1.
 
     Parameters
     ----------
     X : encoded
     y : the true outcomes, True for favourable; at least `LEAST` of each
-    refits : >= 2
+    refits : number of models, >= 2
     seed : same seed, same halves. A half without one of the outcomes is drawn again.
     threshold : smallest favourable logit; the models use the lender's threshold, not even odds
 
@@ -79,12 +79,15 @@ def refit_moments(
 def refit(
     X: Float[np.ndarray, "n d"], y: Bool[np.ndarray, "n"], refits: int, seed: int, *, threshold: float = 0.0
 ) -> Float[np.ndarray, "r m"]:
-    """The models ``(w, c)`` refitted on random halves, one a row, not scaled; favourable from a score of 0.
+    """The models refitted on random halves of the records: one row ``(w, c)`` per model, not scaled.
+
+    A model accepts where ``w.x + c >= 0``.
 
     Parameters
     ----------
     X : encoded
     y : the true outcomes, True for favourable; at least `LEAST` of each
+    refits : number of models
     seed : same seed, same halves
     threshold : smallest favourable logit
 
@@ -117,10 +120,21 @@ def fit(
     weights: Float[np.ndarray, "b n"],
     start: Float[np.ndarray, "m"],
 ) -> Float[np.ndarray, "b m"]:
-    """Logistic regressions of the same homogeneous points, each with its own weights of the records.
+    """Several logistic regressions of the same points; the result has one row of coefficients per row of `weights`.
 
-    Newton's method with halved steps where a whole one fails, for all at once: a few large products are many times
-    faster than thousands of small ones, above all on several threads.
+    Newton's method fits all of them at once, since a few large matrix products are much faster than thousands of small
+    ones. A step that does not lower the loss is halved.
+
+    Parameters
+    ----------
+    points : homogeneous
+    y : the outcomes, True for favourable
+    weights : weight of each point in each regression
+    start : first coefficients of every regression
+
+    Raises
+    ------
+    SolverFailed : a regression does not converge
     """
     m = points.shape[1]
     penalty = np.full(m, RIDGE)

@@ -24,7 +24,7 @@ HELD_OUT = 5
 
 @dataclass(frozen=True, slots=True)
 class DistilledTree:
-    """A tree and its fidelity to the model."""
+    """A decision tree that imitates a model, and how well it does so."""
 
     boxes: Boxes
     """Scores are +1 and -1: the decision of most points in the leaf."""
@@ -33,11 +33,11 @@ class DistilledTree:
 
 
 def distil(X: Float[np.ndarray, "n d"], favourable: Bool[np.ndarray, "n"]) -> DistilledTree:
-    """Grow a tree on all points, and another one on four fifths of them to measure its fidelity on the rest.
+    """Grow a tree on all points, and a second tree on four fifths of them, whose fidelity is measured on the rest.
 
     Parameters
     ----------
-    favourable : the model's decisions
+    favourable : the model's decision on each point
     """
     held_out = np.random.default_rng(0).permutation(len(X)) % HELD_OUT == 0
     rehearsal = _grow(X[~held_out], favourable[~held_out])

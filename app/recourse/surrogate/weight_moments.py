@@ -51,7 +51,7 @@ points, because the rest may be rounding."""
 
 
 def isotropic(model: LinearModel, variance: float) -> WeightMoments:
-    """The model's weights and intercept, scaled to length 1 together, with `variance` in every direction."""
+    """Moments with the given variance in every direction; the mean is the model's ``(w, c)``, scaled to length 1."""
     theta = model.theta / np.linalg.norm(model.theta)
     return WeightMoments(mean=theta, root=math.sqrt(variance) * np.eye(len(theta)), kind="isotropic")
 
@@ -59,16 +59,16 @@ def isotropic(model: LinearModel, variance: float) -> WeightMoments:
 def future(
     sample: BoundarySample, models: FutureModels, X_reference: Float[np.ndarray, "n d"] | None = None
 ) -> WeightMoments:
-    """Mean and covariance over linear fits of the scores of future models, all at the same samples.
+    """Mean and covariance of linear models, each fitted to one future model's scores at the samples.
 
-    Columns that the person cannot change are constant in the samples, so their weights are 0. A missing score counts
-    as 0.
+    All fits use the same samples. Columns that the person cannot change are constant in the samples, so they have
+    weight 0. A missing score counts as 0.
 
     Parameters
     ----------
     models : at least two
-    X_reference : encoded records whose values replace those of columns that the person cannot change, so that these
-        get weights too; for models that are linear everywhere
+    X_reference : encoded records from which the samples take the values of columns that the person cannot change, so
+        that these columns get weights too; for models that are linear everywhere
 
     Raises
     ------
@@ -87,7 +87,9 @@ def future(
 
 
 def fitted(sample: BoundarySample) -> LinearModel:
-    """The linear fit of the black box's own scores at its boundary sample; 0 in columns that the person cannot change.
+    """The linear fit of the black box's scores at the boundary sample.
+
+    Columns that the person cannot change have weight 0.
 
     Raises
     ------
@@ -120,14 +122,22 @@ def _fits(
 
 
 def nominal(sample: BoundarySample) -> LinearModel:
-    """The minimax machine of a boundary sample, not robust, as a linear model; fixed columns have weight 0."""
+    """The minimax machine of a boundary sample, without robustness, as a linear model.
+
+    Columns that the person cannot change have weight 0.
+    """
     return fit_sample(sample, "none", radius_favourable=0.0, radius_unfavourable=0.0).model
 
 
 def surrogate(sample: BoundarySample, model: LinearModel) -> WeightMoments:
-    """The weights of the nominal machine `model`, and the covariance that resampling its sample would give them.
+    """The moments of the local surrogate: mean `model`, scaled to length 1, and the covariance under resampling.
 
-    Columns that the person cannot change have variance 0.
+    The covariance is that of machines fitted to resampled samples, to first order. Columns that the person cannot
+    change have variance 0.
+
+    Parameters
+    ----------
+    model : the nominal machine of the sample
     """
     theta = model.theta
     root = np.zeros((len(theta), len(sample.X)))
@@ -136,7 +146,11 @@ def surrogate(sample: BoundarySample, model: LinearModel) -> WeightMoments:
 
 
 def ensemble(sample: BoundarySample, space: FeatureSpace, siblings: Sequence[BlackBox]) -> WeightMoments:
-    """Mean and covariance over the nominal machines of the model and its siblings, all fitted to the same samples.
+    """Mean and covariance over the nominal machines of today's model and of its siblings, fitted to the same samples.
+
+    Parameters
+    ----------
+    siblings : the model's other registered versions
 
     Raises
     ------
@@ -151,10 +165,15 @@ def ensemble(sample: BoundarySample, space: FeatureSpace, siblings: Sequence[Bla
 
 
 def about(model: LinearModel, moments: WeightMoments, sample: BoundarySample) -> WeightMoments:
-    """The moments of a surrogate, recentred at the linear black box's own weights, scaled to length 1.
+    """The moments of a surrogate with their mean replaced by the linear black box's own weights, scaled to length 1.
 
-    The surrogate has weights only in the free columns, and its intercept contains the contribution of the other
-    columns. So its spread is rescaled from the length of free weights and intercept to the length of all weights.
+    The surrogate has weights in the free columns only, and its intercept contains what the other columns contribute. So
+    the spread is multiplied by the length of the free weights and that intercept, divided by the length of all weights.
+
+    Parameters
+    ----------
+    model : the linear black box
+    moments : of the surrogate
     """
     theta = model.theta
     fixed = np.setdiff1d(np.arange(len(model.w)), sample.free)
