@@ -66,27 +66,30 @@ class Connection:
 
     @property
     def engine(self) -> sa.Engine:
-        """The engine of the database. Raises `NotReady` until the database is open."""
+        """The SQLAlchemy engine of the database. Raises `NotReady` while the database is not open."""
         if self._records is None or self._engine is None:
             raise NotReady(self.fault)
         return self._engine
 
     @property
     def queue(self) -> "Queue":
-        """The queue of parts (single jobs, or some rows of a batch). Raises `NotReady` until the database is open."""
+        """The queue of parts (single jobs, or some rows of a batch).
+
+        Raises `NotReady` while the database is not open.
+        """
         if self._records is None or self._queue is None:
             raise NotReady(self.fault)
         return self._queue
 
     @property
     def records(self) -> Records:
-        """The stored jobs, as methods that block. Raises `NotReady` until the database is open."""
+        """The stored jobs; calling a method blocks. Raises `NotReady` while the database is not open."""
         if self._records is None:
             raise NotReady(self.fault)
         return self._records
 
     async def ask(self, function: Callable[P, Answer], *args: P.args, **kwargs: P.kwargs) -> Answer:
-        """Call, in a thread, a function that queries the database, and return its result.
+        """Call `function`, which queries the database, in a thread, and return its result.
 
         Raises `NotReady` if the database cannot be reached.
         """
@@ -101,13 +104,16 @@ class Connection:
             raise NotReady(sentence) from None
 
     async def children(self) -> int:
-        """Number of child processes that compute jobs on all servers, estimated as if all were like this one."""
+        """Number of child processes on all servers that compute jobs.
+
+        It is estimated: every server is assumed to have as many as this one.
+        """
         from app.jobs.presence import count
 
         return self._settings.lanes_bounds * max(await self.ask(count, self.engine), 1)
 
     async def check(self) -> None:
-        """Raise `NotReady` if the database does not answer now, or its disk lacks space for jobs."""
+        """Raise `NotReady` if the database does not answer now, or the disk of the database lacks space for jobs."""
         try:
             async with asyncio.timeout(PING_S):
                 await self.ask(_ping, self.engine)
@@ -117,18 +123,24 @@ class Connection:
             raise NotReady(lack)
 
     async def overwrite(self) -> None:
-        """Overwrite deleted data that is still in SQLite's write-ahead log; logs a warning if that does not succeed."""
+        """Overwrite deleted data that is still in SQLite's write-ahead log.
+
+        Logs a warning if overwriting does not succeed.
+        """
         for _ in range(OVERWRITE_TRIES):
             if await self.ask(overwrite_log, self.engine):
                 return
         log.warning("erased-not-overwritten-yet")
 
     async def open(self) -> bool:
-        """Try to open the database until that succeeds; returns false if the service stops first."""
+        """Try to open the database until it is open; returns false if the service stops before."""
         return await persist(self._try_to_open, self.closing)
 
     async def watch(self) -> None:
-        """Note at intervals that this process runs, and queue lost processes' work again, until the service stops."""
+        """Note at intervals that this process runs, and queue the work of lost processes again.
+
+        Returns when the service stops.
+        """
         from app.jobs.presence import BEAT_S
 
         missed: set[str] = set()
@@ -148,7 +160,7 @@ class Connection:
                 log.error("jobs-not-watched", trace=trace(error))
 
     def shut(self) -> None:
-        """Stop computing and close the database; unfinished jobs stay in it. Blocks."""
+        """Stop computing and close the database, which keeps the unfinished jobs. Blocks."""
         if self.worker is not None:
             self.worker.stop()
         if self._presence is not None:

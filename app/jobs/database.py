@@ -38,9 +38,9 @@ STATUSES = {
 
 
 def migrate(url: str) -> None:
-    """Create or migrate the tables of the jobs. Needs no rights on tables if they are up to date.
+    """Create the tables of the jobs, or bring them up to date; needs no rights to change tables that are up to date.
 
-    Blocks; errors are SQLAlchemy's `DBAPIError`.
+    Blocks. Raises SQLAlchemy's `DBAPIError`.
     """
     from dbos import DBOS
 

@@ -74,21 +74,21 @@ Keep = Callable[[str, Json, list[str]], Awaitable[None]]
 
 
 async def as_computed(_job_id: str, _kind: str, _payload: Json, result: Json) -> Json:
-    """Returns the result unchanged; the default of `finish` in `Jobs`."""
+    """The default of `finish` in `Jobs`: returns the result unchanged."""
     return result
 
 
 async def only_failed(_kind: str, _payload: Json, _error: RecourseError) -> None:
-    """Does nothing; the default of `fail` in `Jobs`."""
+    """The default of `fail` in `Jobs`: does nothing."""
 
 
 async def kept_nowhere(_job_id: str, _payload: Json, _lines: Sequence[str]) -> None:
-    """Does nothing, so that lines are stored only with their batch; the default of `keep` in `Jobs`."""
+    """The default of `keep` in `Jobs`: does nothing, so that lines are stored only with their batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """Computes parts (single jobs, or some rows of a batch) in the child processes of one pool, `lane`."""
+    """Computes parts (single jobs, or some rows of a batch) in the child processes of the pool `lane`."""
 
     lane: Pool
     """Started with the first part."""
@@ -110,9 +110,13 @@ class Executor:
     queue is short and has a time limit; another server with more children may have set how many each worker takes."""
 
     async def compute(self, job_id: str, number: int, key: str | None, *, single: bool) -> None:
-        """Compute, store and record a part, without steps that are done already; after its last part, end the job.
+        """Compute, store and record a part of a job, without steps that are done already. The last part ends the job.
 
-        Part `number` is that of a single job, or one of a batch. `key` is the id of the API key that submitted the job.
+        Parameters
+        ----------
+        number : index of the part in its batch; 0 for a single job
+        key : id of the API key that submitted the job
+        single : whether the job is a single job, not a batch
         """
         self.lane.start()
         # The lane serves keys in turn.
@@ -275,8 +279,8 @@ class Executor:
 async def lines_of(lane: Pool, kind: JobKind, store: Store, payload: Json) -> list[str]:
     """One result line for each row of a payload, even if the child process crashes or runs out of time.
 
-    If the rows fail together, each is computed alone, and the line of a row that fails holds its error. Raises errors
-    that concern all rows, such as `ModelUnusable`.
+    If the child process fails on the rows together, each row is computed alone; the line of a row that fails again
+    holds the error. Raises errors that concern all rows, such as `ModelUnusable`.
     """
     rows = payload["rows"]
     try:
@@ -311,9 +315,9 @@ async def _computed(lane: Pool, kind: JobKind, store: Store, payload: Json) -> l
 
 
 async def child_lines(lane: Pool, kind: JobKind, store: Store, payload: Json, timeout_s: float) -> list[str]:
-    """The lines that a child process computes from a payload with the function `kind`, within `timeout_s`.
+    """The lines that a child process computes from a payload, with the function `kind`, within `timeout_s` seconds.
 
-    Raises `Overloaded`, `LaneCrashed` or `LaneTimeout`, and errors of the function.
+    Raises `Overloaded`, `LaneCrashed` or `LaneTimeout`, and the errors that the function raises.
     """
     lines: Any = await lane.run(
         kind,
@@ -328,7 +332,7 @@ async def child_lines(lane: Pool, kind: JobKind, store: Store, payload: Json, ti
 
 
 def need_of(store: Store, payload: Json) -> Need | None:
-    """What a job needs in its child process: the loaded model; None for a job without a model."""
+    """What a child process has to load before it computes the job: the job's model; None for a job without a model."""
     if "model" not in payload:
         return None
     return Need(payload["model"]["name"], ready, (store, {"model": payload["model"]}))

@@ -21,7 +21,7 @@ News = Job | RecourseError | None
 
 
 class Stream:
-    """Identifies one open event stream."""
+    """A token for one open event stream; it has no content."""
 
 
 class Followers:
@@ -45,7 +45,10 @@ class Followers:
         self._streams: WeakKeyDictionary[Stream, str] = WeakKeyDictionary()
 
     def stream(self, caller: str) -> "Stream":
-        """An event stream that counts for its caller until `end`. Raises `TooManyRequests`."""
+        """Count one more event stream for a caller, and return the stream's token, which `end` takes.
+
+        Raises `TooManyRequests` where the caller has too many open streams.
+        """
         if sum(name == caller for name in self._streams.values()) >= MOST_STREAMS:
             raise TooManyRequests(
                 f"This caller has {MOST_STREAMS} event streams open, the most that are possible. Close one, or look at "
@@ -55,13 +58,13 @@ class Followers:
         return stream
 
     def end(self, stream: "Stream") -> None:
-        """Stop counting an event stream, which has ended."""
+        """Stop counting an event stream that has ended."""
         self._streams.pop(stream, None)
 
     async def follow(self, job: Job) -> AsyncGenerator[Job, None]:
-        """Yields the job now and after each change, until it has ended or the service stops.
+        """Yields the job now and after each change, until the job has ended or the service stops.
 
-        Raises `UnknownJob` once the job is deleted; `NotReady` where jobs cannot be read.
+        Raises `UnknownJob` once the job is deleted, and `NotReady` where jobs cannot be read.
         """
         yield job
         if job.status.finished:

@@ -18,18 +18,21 @@ _reserved: ContextVar[Iterator[int] | None] = ContextVar("reserved", default=Non
 
 
 def new_number() -> int:
-    """A number that grows with time and cannot be guessed: milliseconds since 1970, then 80 random bits."""
+    """A number that grows with time and cannot be guessed: the milliseconds since 1970, followed by 80 random bits."""
     return (time.time_ns() // 1_000_000 << 80) | secrets.randbits(80)
 
 
 def new_id(prefix: str) -> str:
-    """A new id, which sorts by time and cannot be guessed; inside `counting_from`, the next reserved id."""
+    """A new id: `prefix` and a number. Ids sort by time and cannot be guessed.
+
+    Inside `counting_from`, the id has the next number of that block.
+    """
     reserved = _reserved.get()
     return _named(prefix, new_number() if reserved is None else next(reserved))
 
 
 def first_id(prefix: str, moment: datetime) -> str:
-    """A text that sorts before all ids with this prefix which are made at `moment` or later."""
+    """A text that sorts before all ids that have this prefix and are made at `moment` or later."""
     return _named(prefix, int(1000.0 * moment.timestamp()) << 80)
 
 
@@ -38,13 +41,13 @@ def _named(prefix: str, number: int) -> str:
 
 
 def ids_are_reserved() -> bool:
-    """Whether `counting_from` determines ids, so that an earlier attempt may have assigned the same ones."""
+    """Whether the code runs inside `counting_from`, so that an earlier attempt may have assigned the same ids."""
     return _reserved.get() is not None
 
 
 @contextmanager
 def counting_from(number: int) -> Iterator[None]:
-    """Makes ids in the block count up from `number`, so that a repeated request assigns the same ids."""
+    """Context in which the numbers of new ids count up from `number`: a repeated request assigns the same ids."""
     token = _reserved.set(count(number))
     try:
         yield

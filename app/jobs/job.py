@@ -26,7 +26,7 @@ class JobStatus(StrEnum):
 
     @property
     def finished(self) -> bool:
-        """Whether the status cannot change any more."""
+        """Whether the job has ended, so that its status cannot change any more."""
         return self not in UNFINISHED
 
 
@@ -35,7 +35,7 @@ UNFINISHED = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One durable piece of work, which outlives the request that submitted it and the process that computes it."""
+    """One piece of work that is stored: it outlives the request that submitted it and the process that computes it."""
 
     id: str
     kind: str
@@ -73,12 +73,12 @@ class Job:
 
     @property
     def has_result(self) -> bool:
-        """Whether the job has a result; a batch has one also where each of its lines is a problem."""
+        """Whether the job has a result. A batch has a result even if all its lines are problem documents."""
         return self.status is JobStatus.SUCCEEDED or isinstance(self.error, NoRowAnswered)
 
     @property
     def outcome(self) -> str:
-        """`succeeded`, or the code of the error with which the job ended, such as that of a cancelled job."""
+        """`succeeded`, or the code of the error with which the job ended; cancelling has such a code as well."""
         if self.status is JobStatus.CANCELLED:
             return JobCancelled.code
         return self.status.value if self.error is None else self.error.code
@@ -90,7 +90,7 @@ class Job:
 
     @classmethod
     def of(cls, row: Any) -> "Job":
-        """The job in a row of the table `jobs`."""
+        """The job that is stored in `row`, a row of the table `jobs`."""
         error = row.error and RecourseError.from_dict(json.loads(row.error))
         status = JobStatus(row.status)
         counted = row.timeout_s is None and (status is JobStatus.SUCCEEDED or isinstance(error, NoRowAnswered))

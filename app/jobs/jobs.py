@@ -42,11 +42,11 @@ class Jobs:
     ----------
     settings : where the database is, and whether this process computes jobs
     lane : pool of child processes that compute jobs; started with the first job
-    store : the models, as the children see them
+    store : the store of models, as child processes see it
     kinds : the kinds of jobs, by name
-    finish : called with a result before its job has succeeded
-    fail : called with an error before its job has failed
-    keep : called with lines of a batch before they count as finished
+    finish : called with the result of a single job before the job counts as succeeded; its return value is stored
+    fail : called with the error of a job before the job counts as failed
+    keep : called with lines of a batch before the lines count as finished
     metrics : counts the jobs that end in this process
     """
 
@@ -88,7 +88,7 @@ class Jobs:
         self._connection.closing.set()
 
     async def close(self) -> None:
-        """Stop computing; unfinished jobs are left to the next process that opens the database."""
+        """Stop computing; the next process that opens the database continues the unfinished jobs."""
         self.stop_waiting()
         # Not cancelled: a thread that has begun to open the database goes on, and what it opens must be closed.
         if self._opening is not None:
@@ -101,27 +101,38 @@ class Jobs:
     async def submit(
         self, kind: str, payload: Json, *, timeout_s: float, about: str | None = None, detail: str = "full"
     ) -> Job:
-        """Queue a job, and return it. After `timeout_s` of computation its child is killed and the job fails.
+        """Queue a job, and return it.
 
-        `about` is the id of the recourse that the job computes or belongs to, by which `holding` finds the job, or the
-        name of the version whose future models it makes. Raises `NotReady` while the database cannot be reached.
+        Raises `NotReady` while the database cannot be reached.
+
+        Parameters
+        ----------
+        timeout_s : seconds of computation after which the child process is killed and the job fails
+        about : id of the recourse that the job computes or belongs to, by which `holding` finds the job; or the name of
+            the version whose future models the job makes
+        detail : how much of the result the client asked for, `short` or `full`
         """
         return await self._submit(kind, payload, None, timeout_s=timeout_s, about=about, detail=detail)
 
     async def submit_batch(
         self, kind: str, payload: Json, rows: Iterable[Json], *, detail: str = "full", closed: bool = False
     ) -> Job:
-        """Queue a batch, and return its job. Each row may be computed for the payload's ``deadline_s``.
+        """Queue a batch, and return its job. The payload's ``deadline_s`` is the time in seconds for each row.
 
-        `rows` is consumed in a thread. The kind's function is given the payload with some of the ``rows`` and the
-        position of the ``first``, and returns one line for each. If `closed`, it is called once more after the last
-        row, with a file of all ``lines`` in place of the rows, and returns the result of the job as one line. Raises
-        `NotReady`, and whatever `rows` raises.
+        The function of the kind is called with the payload, some of the ``rows`` and the position of the ``first`` of
+        these rows; it returns one line for each of these rows. If `closed`, the function is called once more after the
+        last row: with the path of a file of all ``lines`` instead of rows. Then it returns one line, the result of the
+        whole job.
+
+        Raises `NotReady`, and whatever iterating over `rows` raises. A thread iterates over `rows`.
         """
         return await self._submit(kind, payload, rows, timeout_s=None, about=None, detail=detail, closed=closed)
 
     async def get(self, job_id: str) -> Job:
-        """The job with this id. Raises `UnknownJob`, also where the API key of the current request may not see it."""
+        """The job with this id.
+
+        Raises `UnknownJob` if there is no such job, or the API key of the current request may not see it.
+        """
         if not JOB_ID.fullmatch(job_id):
             raise UnknownJob
         for job in await self._load([job_id]):
@@ -130,45 +141,54 @@ class Jobs:
         raise UnknownJob(f"There is no job {job_id}.")
 
     async def newest(self, limit: int, **which: Any) -> list[Job]:
-        """At most `limit` jobs that the key of the current request may see, newest first.
+        """At most `limit` jobs that the API key of the current request may see, newest first.
 
-        `which` has further conditions: arguments of `Records.newest`.
+        `which` has further arguments of `Records.newest`, which narrow the selection.
         """
         return await self._connection.ask(self._connection.records.newest, limit, **which, **seen_by(asking.get()))
 
     async def begun_with(self, job_ids: Collection[str]) -> dict[str, str]:
-        """By job id, the first `HEAD` characters of the result, for those jobs that have one; no batches."""
+        """By job id, the first `HEAD` characters of the job's result; jobs without a result are left out.
+
+        Not for batches.
+        """
         return await self._connection.ask(self._connection.records.heads, job_ids)
 
     async def about(self, name: str) -> list[Job]:
-        """The jobs of all callers whose argument `about` of `submit` was `name`. Raises `NotReady`."""
+        """The jobs that any caller has submitted with the argument `about` equal to `name`. Raises `NotReady`."""
         return await self._connection.ask(self._connection.records.about, name)
 
     async def result(self, job_id: str) -> Any:
-        """The result of a job.
+        """The result of a job, from its JSON.
 
         Raises
         ------
         UnknownJob, JobUnfinished, JobCancelled : there is no result
-        RecourseError : the job failed; this is its error
+        RecourseError : the job failed; the error says why
         """
         job = await self.get(job_id)
         _require_result(job)
         return json.loads(await self._connection.ask(self._connection.records.lines, job_id, job.parts - 1))
 
     async def lines(self, job: Job, *, closed: bool = False) -> AsyncIterator[str]:
-        """Result lines of a batch in the order of its rows; each item is several lines, each with its line end.
-
-        `closed` omits the last line of a job that was submitted `closed`: its result as a whole.
+        """The result lines of a batch, in the order of its rows; each item is a text of several lines with line ends.
 
         Before the first item, raises `JobUnfinished`, `JobCancelled`, or the error of a failed job.
+
+        Parameters
+        ----------
+        closed : whether the job was submitted with `closed`; then its last line, the result of the whole job, is left
+            out
         """
         _require_result(job)
         for number in range(job.parts - closed):
             yield await self._connection.ask(self._connection.records.lines, job.id, number)
 
     async def cancel(self, job_id: str) -> Job:
-        """Cancel a job, kill the child that computes it, and return the job. Idempotent. Raises `JobFinished`."""
+        """Cancel a job, kill the child process that computes it, and return the job.
+
+        Idempotent. Raises `JobFinished` where the job has ended otherwise.
+        """
         job = await self.get(job_id)
         if not job.status.finished:
             cancelled = await self._connection.ask(self._connection.records.cancel, job_id)
@@ -182,19 +202,22 @@ class Jobs:
         return job
 
     async def delete(self, job_ids: Collection[str]) -> None:
-        """Delete jobs with their payloads and results. Idempotent."""
+        """Delete jobs, with their payloads and results. Idempotent."""
         await self._retention.delete(await self._load(job_ids))
 
     async def sweep(self, now: datetime) -> None:
-        """Delete the ended jobs whose retention period is over at the time `now`."""
+        """Delete the jobs that have ended and whose retention period is over at the time `now`."""
         await self._retention.sweep(now)
 
     async def holding(self, recourse_id: str) -> list[str]:
-        """Ids of the jobs that hold data of one recourse: those that computed it, or belong to it."""
+        """Ids of the jobs that hold data of one recourse: the jobs that computed the recourse, or belong to it."""
         return await self._connection.ask(self._connection.records.holding, recourse_id)
 
     async def erase(self, job_id: str, recourse_id: str) -> bool:
-        """Erase one recourse from a job: its line of a batch, or else the job; returns whether the job is deleted."""
+        """Erase one recourse from a job. Of a batch, only the line of the recourse is erased; another job is deleted.
+
+        Returns whether the job is deleted.
+        """
         if await self._connection.ask(self._connection.records.erase, job_id, recourse_id):
             await self._connection.overwrite()
             return False
@@ -202,7 +225,7 @@ class Jobs:
         return True
 
     async def wait(self, job_id: str, timeout_s: float) -> Job:
-        """The job once it has ended, or as it is after `timeout_s`."""
+        """The job, as soon as it has ended, but at the latest after `timeout_s` seconds."""
         job = await self.get(job_id)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s), aclosing(self.followers.follow(job)) as states:
@@ -218,7 +241,7 @@ class Jobs:
         return found
 
     async def check(self) -> None:
-        """Raise `NotReady` if jobs cannot be submitted now, or if this process should compute jobs and cannot."""
+        """Raise `NotReady` if jobs cannot be submitted now, or if this process has to compute jobs and cannot do so."""
         if self._opening is None or not self._opening.done():
             raise NotReady(self._connection.fault)
         await self._connection.check()

@@ -23,16 +23,21 @@ from app.registry.ref import ModelRef, Store
 
 
 def answer_job(name: str, store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
-    """The answer to the question in a `job_payload`; joint bounds of a plan may take the time of the whole job."""
+    """The answer to the question in a `job_payload`; the joint bounds of a plan may take the whole time of the job.
+
+    Parameters
+    ----------
+    name : name of the use case that the question belongs to
+    """
     question = USE_CASES[name].question.from_json(payload["question"])
     frame = Frame.from_json(payload["frame"])
     return use_cases.answer(_model_asked(store, payload), name, question, frame, deadline_s, deadline_s=deadline_s)
 
 
 def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One result line for each row in the payload of a batch, as `app.jobs.lines` writes it.
+    """One result line for each row in the payload of a batch; `app.jobs.lines` describes the lines.
 
-    `deadline_s` is the time for all rows together.
+    `deadline_s` is the time in seconds for all these rows together.
     """
     ref = _model_asked(store, payload)
     common = Question.from_json(payload["question"])
@@ -68,7 +73,7 @@ def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
 
 
 def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:
-    """The result of an audit: how many promises of a model another version keeps."""
+    """The result of an audit: how many promises of a model another version of it keeps."""
     # Most children never audit, so they need no database.
     from app.ledger.audits import audit
 
@@ -77,7 +82,11 @@ def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
 
 
 def comparison_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One line for each row of a comparison of versions; from a file with the ``lines`` of all rows, its result."""
+    """One result line for each row of a comparison of versions.
+
+    If the payload has ``lines`` instead of rows, the path of a file with the lines of all rows, then there is only one
+    line: the result of the whole comparison.
+    """
     # Most children never compare.
     from app.portfolio import comparison, comparison_lines
 
@@ -90,7 +99,11 @@ def comparison_job(store: Store, payload: Json, *, deadline_s: float, progress: 
 
 
 def report_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
-    """One line for each row of a portfolio report; from a file with the ``lines`` of all rows, its result."""
+    """One result line for each row of a portfolio report.
+
+    If the payload has ``lines`` instead of rows, the path of a file with the lines of all rows, then there is only one
+    line: the whole report.
+    """
     # Most children never report.
     from app.portfolio import report_figures, report_lines
 
@@ -109,7 +122,10 @@ def _as_lines(payload: Json, lines: Sequence[Any]) -> list[str]:
 
 
 def futures_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:  # noqa: ARG001
-    """Make the future models of a version, and return their status; a repeated job resumes after the last one made."""
+    """Make the future models of a version, and return their status as JSON.
+
+    A repeated job continues after the last future model that was made.
+    """
     # Most children never train, so they need none of it.
     from app.futures.rehearsal import rehearse
     from app.futures.spec import Choices
@@ -122,7 +138,7 @@ def futures_job(store: Store, payload: Json, *, deadline_s: float, progress: Pro
 
 
 def ready(store: Store, payload: Json) -> list[str]:
-    """Load the model in a payload, and return the names of models that the process dropped to make room.
+    """Load the model that a payload names, and return the names of the models that the process dropped to make room.
 
     Raises `ModelUnusable` if the name of the model now belongs to another registration.
     """
@@ -159,7 +175,7 @@ FUTURES = "futures"
 
 
 class JobKind(Protocol):
-    """A function that a child runs for one kind of job: from JSON to JSON, within a time, with reports of progress."""
+    """The function of one kind of job, run by a child process. It gets and returns JSON, and may report progress."""
 
     def __call__(self, store: Store, payload: Json, /, *, deadline_s: float, progress: Progress) -> Any:
         """The result of the job."""

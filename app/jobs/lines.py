@@ -22,22 +22,22 @@ REFUSED = '{"refused":'
 
 
 def line_of(found: Json) -> str:
-    """The line of a batch with an answer, as a direct request would get it."""
+    """The line of a batch that has the answer `found`, encoded as a direct request would get it."""
     return encoded(found).decode()
 
 
 def refused(row: Json, error: RecourseError) -> str:
-    """The line of a batch with the error of a row; `refusal` reads it."""
+    """The line of a batch for a row that failed: has the error; `refusal` reads such a line."""
     return line_of({"refused": error.to_dict(), "reference": row.get("reference")})
 
 
 def is_refused(line: str) -> bool:
-    """Whether a line of a batch holds an error in place of an answer."""
+    """Whether a line of a batch holds an error instead of an answer."""
     return line.startswith(REFUSED)
 
 
 def refusal(line: str) -> tuple[RecourseError, str | None] | None:
-    """The error and the row's `reference` in a line that `refused` made; None for any other line."""
+    """The error and the row's `reference` that a line made by `refused` holds; None for any other line."""
     if not is_refused(line):
         return None
     row = json.loads(line)
@@ -45,7 +45,7 @@ def refusal(line: str) -> tuple[RecourseError, str | None] | None:
 
 
 def answered(answer: RecourseAnswer, *, scores: bool = True) -> str:
-    """The line of a batch with an answer; unless `scores`, without scores of the applicant's record."""
+    """The line of a batch that has an answer; if `scores` is false, without scores of the applicant's record."""
     found = plain(answer)
     return line_of(found if scores else without_scores(found, brought=False))
 
@@ -53,7 +53,7 @@ def answered(answer: RecourseAnswer, *, scores: bool = True) -> str:
 def frame(payload: Json, offset: int) -> Frame:
     """The frame (id, model, seed, times and so on) of the answer to one row.
 
-    `offset` is the row's position in the payload.
+    `offset` is the row's index in the payload.
     """
     common, created = payload["frame"], datetime.now(UTC)
     expires_at = timestamp(created + timedelta(days=common["valid_days"]))
@@ -73,13 +73,13 @@ def frame(payload: Json, offset: int) -> Frame:
 
 
 def stopped(payload: Json, offset: int, elapsed_ms: float) -> str:
-    """The line of a row whose computation was killed after its deadline: an answer without recourse."""
+    """The line of a row whose computation was killed after its deadline: an answer that states no recourse."""
     return answered(out_of_time(frame(payload, offset), elapsed_ms))
 
 
 def seed(payload: Json, offset: int) -> int:
-    """The seed of one row: the batch's seed plus the row's position in the batch, modulo `SEEDS`.
+    """The seed of one row: the batch's seed plus the row's index in the batch, modulo `SEEDS`.
 
-    `offset` is its position in this payload, which begins with row `first` of the batch.
+    `offset` is the row's index in this payload; the first row of the payload has the index ``first`` in the batch.
     """
     return (int(payload["question"]["seed"]) + int(payload["first"]) + offset) % SEEDS

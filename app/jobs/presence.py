@@ -31,11 +31,11 @@ FORGOTTEN_S = 3600.0
 
 
 class Presence:
-    """The registration of a process as the only one that computes jobs under a name, its executor id.
+    """The registration of this process as the only one that computes jobs under its executor id.
 
     Raises
     ------
-    NotReady : with SQLite, another process computes the jobs of the same directory
+    NotReady : the database is SQLite, and another process computes the jobs of the same directory
     """
 
     def __init__(self, engine: sa.Engine, settings: Settings) -> None:
@@ -49,7 +49,10 @@ class Presence:
             self.executor_id, self._named = LOCAL, True
 
     def begin(self) -> None:
-        """Register under the executor id, before any computation. Raises `NotReady` if another process has it."""
+        """Register this process under its executor id, before it computes anything.
+
+        Raises `NotReady` if another running process is registered under this executor id.
+        """
         mine = workers.c.id == self.executor_id
         row = {"id": self.executor_id, "process": self._process, "named": self._named, "seen_s": now_s(self._engine)}
         with writing(self._engine) as connection:
@@ -59,7 +62,10 @@ class Presence:
             connection.execute(sa.insert(workers).values(row))
 
     def beat(self) -> bool:
-        """Note that this process still runs; returns false if another process has taken its executor id."""
+        """Note that this process still runs; returns false if its registration is gone.
+
+        The registration is gone if another process has taken the executor id, for example.
+        """
         mine = (workers.c.id == self.executor_id) & (workers.c.process == self._process)
         forgotten = (workers.c.seen_s < now_s(self._engine) - FORGOTTEN_S) & workers.c.named.is_(sa.false())
         with changing(self._engine) as connection:
@@ -73,7 +79,7 @@ class Presence:
             return set(connection.scalars(sa.select(workers.c.id).where(_alive(self._engine) | workers.c.named)))
 
     def end(self) -> None:
-        """End the registration, so that others need not wait; an id that an operator chose stays known."""
+        """End the registration, so that other processes do not wait for it; an id chosen by an operator stays known."""
         mine = (workers.c.id == self.executor_id) & (workers.c.process == self._process)
         try:
             with changing(self._engine) as connection:
@@ -85,13 +91,13 @@ class Presence:
 
 
 def count(engine: sa.Engine) -> int:
-    """Number of processes that compute jobs now."""
+    """Number of processes that compute jobs now, on all servers."""
     with engine.connect() as connection:
         return connection.scalar(sa.select(sa.func.count()).select_from(workers).where(_alive(engine))) or 0
 
 
 def now_s(engine: sa.Engine) -> sa.ColumnElement[float]:
-    """SQL expression for the database's own time, in seconds since 1970."""
+    """SQL expression for the current time of the database, in seconds since 1970."""
     if engine.dialect.name == "sqlite":
         return (sa.func.julianday("now", type_=sa.Float) - 2_440_587.5) * 86_400.0
     return sa.cast(sa.func.extract("epoch", sa.func.clock_timestamp()), sa.Float)

@@ -34,7 +34,7 @@ PARTS_POLL_S = 0.25
 
 
 class Queue:
-    """The queue of parts (single jobs, or some rows of a batch) in one database. Methods raise `DBAPIError`."""
+    """The queue of parts (single jobs, or some rows of a batch) in one database. Its methods raise `DBAPIError`."""
 
     def __init__(self, url: str) -> None:
         self.client = DBOSClient(
@@ -45,9 +45,9 @@ class Queue:
         )
 
     def register(self, children: int) -> None:
-        """Set how many parts each process takes at once, for `children` child processes.
+        """Set how many parts each process takes at once, given that it has `children` child processes.
 
-        The setting is in the database: the process that starts last decides.
+        The setting is stored in the database for all processes: the process that starts last decides.
         """
         # Twice the children, so that a child which has finished a part finds the next one in this process.
         for name, most, poll_s in ((SINGLE, children, SINGLE_POLL_S), (PARTS, 2 * children, PARTS_POLL_S)):
@@ -60,7 +60,13 @@ class Queue:
             )
 
     def put(self, connection: sa.Connection, job: str, number: int, key: str | None, single: bool) -> None:
-        """Queue part `number` of a job, inside a transaction of the same database."""
+        """Queue part `number` of a job, inside a transaction of the same database.
+
+        Parameters
+        ----------
+        key : id of the API key that submitted the job; None without keys
+        single : whether the job is a single job, not a batch
+        """
         self.client.enqueue_in_transaction(
             connection,
             {
@@ -78,11 +84,11 @@ class Queue:
         )
 
     def begun(self) -> list[WorkflowStatus]:
-        """The parts that some process has begun and, as far as the queue knows, not ended."""
+        """The queue's entries of the parts that a process has begun and, as far as the queue knows, not ended."""
         return self.client.list_workflows(status="PENDING", name=WORKFLOW, load_input=False, load_output=False)
 
     def again(self, found: Iterable[WorkflowStatus]) -> None:
-        """Queue parts again that a lost process had begun; parts that have ended since stay as they are."""
+        """Queue again the parts `found`, which a lost process had begun; parts that have ended meanwhile stay ended."""
         by_queue: dict[str | None, list[str]] = {}
         for one in found:
             by_queue.setdefault(one.queue_name, []).append(one.workflow_id)
@@ -90,18 +96,21 @@ class Queue:
             self.client.resume_workflows(ids, queue_name=name)
 
     def cancel(self, job: str, numbers: Iterable[int]) -> None:
-        """Take parts of a job out of the queue; a process that is computing one stops within about a second."""
+        """Take parts of a job out of the queue; a process that is computing such a part stops within about a second."""
         self.client.cancel_workflows([name_of(job, number) for number in numbers])
 
     def delete(self, job: str, count: int) -> None:
-        """Delete all `count` parts of a job from the queue."""
+        """Delete the `count` parts of a job, which are all that it has, from the queue."""
         self.client.delete_workflows([name_of(job, number) for number in range(count)])
 
     def close(self) -> None:
-        """Close the queue's connections."""
+        """Close the connections of the queue."""
         self.client.destroy()
 
 
 def name_of(job: str, number: int) -> str:
-    """The id of a part in the queue. It has no point, since ids with a point meant other things a release ago."""
+    """The id of a part in the queue: the job's id, a colon and the part's number.
+
+    There is no point in it, since in the release before, ids with a point had another meaning.
+    """
     return f"{job}:{number}"

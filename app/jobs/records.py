@@ -75,14 +75,14 @@ class Records:
         self._enqueue = enqueue
 
     def submit(self, job: Json, rows: Iterable[Json] | None = None, *, children: int = 1, closed: bool = False) -> None:
-        """Store a job and queue its parts; does nothing where an earlier attempt has stored a job with this id.
+        """Store a job and queue its parts; does nothing where an earlier attempt has stored a job with the same id.
 
         Parameters
         ----------
         job : columns of the job, apart from status, counts and times
         rows : rows of a batch, compressed in memory; None for a single job
         children : number of child processes that are expected to compute the rows
-        closed : whether a last part follows once all others are finished; it gets their lines in place of rows
+        closed : whether one more part follows after all others are finished; it gets the lines of the others, not rows
         """
         if self.load([job["id"]]):
             return
@@ -112,7 +112,7 @@ class Records:
     # --- a part that is computed ---
 
     def take(self, job: str, number: int) -> Part | None:
-        """Count an attempt at a part, and return the part; None if it no longer needs computation."""
+        """Count one more attempt at a part, and return the part; None if the part need not be computed any more."""
         needed = sa.select(parts, jobs.c.kind, jobs.c.payload, jobs.c.timeout_s).join(jobs, jobs.c.id == parts.c.job)
         with changing(self._engine) as connection:
             row = connection.execute(needed.where(_is(job, number), parts.c.rows.is_not(None), _open)).one_or_none()
@@ -139,14 +139,14 @@ class Records:
         )
 
     def put_back(self, job: str, number: int) -> None:
-        """Do not count the last attempt at a part, because it was stopped from outside."""
+        """Take back the count of the last attempt at a part, because the attempt was stopped from outside."""
         with changing(self._engine) as connection:
             connection.execute(sa.update(parts).where(_is(job, number)).values(attempts=parts.c.attempts - 1))
 
     def store(self, job: str, number: int, lines: list[str]) -> list[str] | None:
-        """Store the lines of a part unless it has some, and return the stored ones.
+        """Store the lines of a part unless lines are stored already, and return the lines that are stored.
 
-        Returns None, and stores nothing, if the job has ended or was deleted meanwhile.
+        If the job has ended or was deleted meanwhile, stores nothing and returns None.
         """
         runs = sa.select(jobs.c.id).where(jobs.c.id == job, _open)
         empty = sa.update(parts).where(_is(job, number), parts.c.lines.is_(None), runs.exists())
@@ -159,9 +159,13 @@ class Records:
         return None if found is None else split(found)
 
     def finish(self, job: str, number: int, refused_rows: int = 0) -> Job | None:
-        """Count a part whose lines are stored and recorded as finished, and delete its rows.
+        """Count a part as finished, whose lines are stored and recorded, and delete its rows.
 
-        Returns the job if this was its last part, else None. `refused_rows` is the number of its lines that are errors.
+        Returns the job if it has ended with this part, else None.
+
+        Parameters
+        ----------
+        refused_rows : number of lines of the part that hold errors
         """
         with changing(self._engine) as connection:
             due = sa.update(parts).where(_is(job, number), parts.c.rows.is_not(None), parts.c.lines.is_not(None))
@@ -187,12 +191,12 @@ class Records:
             return _end(connection, job, JobStatus.FAILED if error else JobStatus.SUCCEEDED, error)
 
     def fail(self, job: str, error: RecourseError) -> Job | None:
-        """End a job with an error and return it; None if the job had ended or was deleted."""
+        """End a job with an error, and return the job; None if the job had ended or was deleted."""
         with changing(self._engine) as connection:
             return _end(connection, job, JobStatus.FAILED, error)
 
     def cancel(self, job: str) -> Job | None:
-        """Cancel a job and return it; None if the job had ended or was deleted."""
+        """Cancel a job, and return the job; None if the job had ended or was deleted."""
         with changing(self._engine) as connection:
             return _end(connection, job, JobStatus.CANCELLED)
 
@@ -210,7 +214,7 @@ class Records:
     # --- looking ---
 
     def load(self, job_ids: Collection[str]) -> list[Job]:
-        """The jobs with these ids, newest first, except deleted ones."""
+        """The jobs with the ids `job_ids`, newest first; deleted jobs are left out."""
         return self._jobs(jobs.c.id.in_(job_ids))
 
     def newest(
@@ -227,10 +231,14 @@ class Records:
         key: str | None = None,
         models: Collection[str] | None = None,
     ) -> list[Job]:
-        """At most `limit` jobs, newest first, that meet every condition which is not None.
+        """At most `limit` jobs, newest first, that comply with every argument that is not None.
 
-        Their ids are below `before`, and they were submitted at `since` or later and before `until`. `key` is the API
-        key that submitted them, and `models` holds the models that they are about.
+        Parameters
+        ----------
+        before : the ids of the jobs sort before this id
+        since, until : the jobs were submitted at `since` or later, and before `until`
+        key : id of the API key that submitted the jobs
+        models : ids of models; the jobs are about one of these
         """
         equal = {
             jobs.c.kind: kind, jobs.c.status: status, jobs.c.model: model, jobs.c.version: version, jobs.c.key: key
@@ -246,14 +254,17 @@ class Records:
         return self._jobs(*where, limit=limit)
 
     def heads(self, job_ids: Collection[str]) -> dict[str, str]:
-        """By job id, the first `HEAD` characters of the result, for those jobs that have one; no batches."""
+        """By job id, the first `HEAD` characters of the job's result; jobs without a result are left out.
+
+        Not for batches.
+        """
         head = sa.func.substr(parts.c.lines, 1, HEAD)
         query = sa.select(parts.c.job, head).where(parts.c.job.in_(job_ids), parts.c.number == 0)
         with self._engine.connect() as connection:
             return {job: text for job, text in connection.execute(query) if text is not None}
 
     def about(self, about: str) -> list[Job]:
-        """The jobs that were submitted for one recourse or one version of a model."""
+        """The jobs that were submitted with this `about`: the id of a recourse, or the name of a version of a model."""
         return self._jobs(jobs.c.about == about)
 
     def ended_before(self, moment: datetime, limit: int) -> list[Job]:
@@ -261,7 +272,7 @@ class Records:
         return self._jobs(jobs.c.created_at < 1000.0 * moment.timestamp(), ~_open, limit=limit)
 
     def lines(self, job: str, number: int) -> str:
-        """The text of a computed part's lines, each with its line end. Raises `UnknownJob` if the job was deleted."""
+        """The lines of a computed part as one text, each with its line end. Raises `UnknownJob` for a deleted job."""
         with self._engine.connect() as connection:
             found: str | None = connection.scalar(sa.select(parts.c.lines).where(_is(job, number)))
         if found is None:
@@ -278,7 +289,7 @@ class Records:
     # --- deleting ---
 
     def holding(self, recourse_id: str) -> list[str]:
-        """Ids of the jobs that hold data of one recourse: those that computed it, or belong to it.
+        """Ids of the jobs that hold data of one recourse: the jobs that computed the recourse, or belong to it.
 
         Reads every stored line of all batches.
         """
@@ -287,9 +298,9 @@ class Records:
         return [job.id for job in self._jobs(held)]
 
     def erase(self, job: str, recourse_id: str) -> bool:
-        """Replace the line of a recourse in a batch, and its row if still stored, by the error `Erased`.
+        """Replace the line of a recourse in a batch by the error `Erased`, and also its row if that is still stored.
 
-        Returns whether the job is a batch.
+        Returns whether the job is a batch; of another job, nothing is erased.
         """
         mark = _mark(recourse_id)
         query = sa.select(parts.c.number, parts.c.rows, parts.c.lines)
@@ -311,7 +322,7 @@ class Records:
         return True
 
     def delete(self, job_ids: Sequence[str]) -> None:
-        """Delete jobs with their payloads and results. Idempotent."""
+        """Delete jobs, with their payloads and results. Idempotent."""
         with changing(self._engine) as connection:
             connection.execute(sa.delete(parts).where(parts.c.job.in_(job_ids)))
             connection.execute(sa.delete(jobs).where(jobs.c.id.in_(job_ids)))
@@ -387,6 +398,6 @@ def _text_of(lines: Iterable[str]) -> str:
 
 
 def split(text: str) -> list[str]:
-    """The lines of a text, without their line ends."""
+    """The lines of a text, without line ends."""
     # Not `splitlines`, which splits at more characters than JSON escapes.
     return text.removesuffix("\n").split("\n")

@@ -25,7 +25,7 @@ class Retention:
         """None until the newest job is known."""
 
     async def run(self) -> None:
-        """Delete old jobs now and every `FORGET_S`, until cancelled."""
+        """Delete old jobs now and every `FORGET_S` seconds, until cancelled."""
         while True:
             try:
                 self._clock = self._clock or SureClock(await self._newest_at())
@@ -35,7 +35,7 @@ class Retention:
             await asyncio.sleep(FORGET_S)
 
     async def sweep(self, now: datetime) -> None:
-        """Delete the ended jobs whose retention period is over at the time `now`."""
+        """Delete the jobs that have ended and whose retention period is over at the time `now`."""
         log.info("jobs-forgotten", deleted=await self.forget(now - timedelta(days=self._days)))
 
     async def _newest_at(self) -> datetime | None:
@@ -44,7 +44,7 @@ class Retention:
         return next((job.created_at for job in await connection.ask(connection.records.newest, 1)), None)
 
     async def forget(self, before: datetime) -> int:
-        """Delete the ended jobs that were submitted before a moment, and return their number."""
+        """Delete the jobs that have ended and were submitted before the time `before`; returns how many these are."""
         connection, deleted = self._connection, 0
         while found := await connection.ask(connection.records.ended_before, before, FORGET_AT_ONCE):
             await self.delete(found)
@@ -52,7 +52,7 @@ class Retention:
         return deleted
 
     async def delete(self, found: Sequence[Job]) -> None:
-        """Delete jobs with their payloads and results, also from SQLite's files. Idempotent."""
+        """Delete jobs, with their payloads and results, also from SQLite's files. Idempotent."""
         connection = self._connection
         for job in found:
             await connection.ask(connection.queue.delete, job.id, job.parts)

@@ -32,7 +32,10 @@ class Worker:
         self._running: dict[str, Future[None]] = {}
 
     def start(self, url: str, executor_id: str) -> None:
-        """Queue again what a process with this executor id had begun, then start to take work. Blocks."""
+        """Queue again the work that an earlier process with this executor id had begun, then start to take work.
+
+        Blocks.
+        """
         if not _only_one.acquire(blocking=False):
             raise RuntimeError("a process computes jobs for one service only")
         try:
@@ -58,12 +61,12 @@ class Worker:
             raise
 
     def stop(self) -> None:
-        """Stop computing; the next process that computes begins unfinished work again. Blocks."""
+        """Stop computing; the next process that computes jobs begins the unfinished work again. Blocks."""
         DBOS.destroy(destroy_registry=True)
         _only_one.release()
 
     def interrupt(self, job_id: str) -> None:
-        """Stop at once everything that this process computes for a job which has ended."""
+        """Stop at once everything that this process computes for a job that has ended."""
         for name, running in list(self._running.items()):
             if name.startswith(f"{job_id}:"):
                 running.cancel()

@@ -48,7 +48,10 @@ DOES_NOT_FIT = "does_not_fit"
 
 
 def verify(ref: ModelRef, records: Sequence[Mapping[str, object]], *, deadline_s: float) -> list[Json]:
-    """The model's decision about each counterfactual record; `reason` is null where the model accepts it."""
+    """The model's decision about each of the counterfactuals `records`.
+
+    Each item is JSON of the form `Checked`; its `reason` is null where the model accepts the record.
+    """
     deadline = time.monotonic() + deadline_s
     (checks,) = _checked(Meter(tasks.load(ref).black_box, deadline), [records])
     return checks
@@ -63,7 +66,7 @@ def _checked(meter: Meter, plans: Sequence[Sequence[Mapping[str, object]]]) -> l
 
 
 def fitting_row(space: FeatureSpace, record: Mapping[str, object]) -> Any:
-    """The raw row of a record from an earlier answer; None where the record does not fit the model's schema."""
+    """The raw row of a counterfactual from an earlier answer; None where it does not fit the model's schema."""
     try:
         return space.read(record)
     except InvalidRequest:
@@ -78,9 +81,9 @@ def _check(row: Any, decisions: Iterator[Json]) -> Json:
 
 
 def audit(ref: ModelRef, payload: Json, *, deadline_s: float, progress: Progress) -> Json:
-    """Check the promises that an `audit_payload` selects against a version, and return the result of the audit.
+    """Check promises against a version, and return the result of the audit. An `audit_payload` says which promises.
 
-    Its form is `AuditAnswer` of `app.ledger.schema`, without references and cursor.
+    The result has the form of `AuditAnswer` in `app.ledger.schema`, without references and cursor.
     """
     # The rest of the time is for the part that is in progress then.
     deadline = time.monotonic() + AUDIT_SHARE * deadline_s
@@ -90,7 +93,7 @@ def audit(ref: ModelRef, payload: Json, *, deadline_s: float, progress: Progress
 
 @contextmanager
 def opened_ledger(store: Store) -> Iterator[Ledger]:
-    """The ledger, open in the block on connections of its own. Raises `LedgerUnavailable` if it cannot be read."""
+    """Context with the ledger, open on connections of its own. Raises `LedgerUnavailable` if it cannot be read."""
     engine = open_engine(store.ledger)
     try:
         yield Ledger(engine)
@@ -101,13 +104,18 @@ def opened_ledger(store: Store) -> Iterator[Ledger]:
 
 
 def audit_payload(ref: ModelRef, model: RegisteredModel, which: Promises, *, reissue: bool) -> Json:
-    """The payload of the job that runs `audit` on a version and the promises `which`."""
+    """The payload of the job that runs `audit`, on the version `model` and the promises `which`.
+
+    Parameters
+    ----------
+    reissue : whether the audit also looks for the version's own answers in place of broken promises
+    """
     promises = {"model": which.model, "as_of": which.as_of, "since": which.since, "until": which.until}
     return {"model": model_payload(ref), "asked": plain(identity(model)), "promises": promises, "reissue": reissue}
 
 
 class Audit:
-    """Counts the promises that a version (the candidate) keeps and breaks."""
+    """Counts the promises that a version of a model keeps, and the promises that it breaks."""
 
     def __init__(self, ref: ModelRef, payload: Json, deadline: float) -> None:
         self._ref = ref
@@ -120,7 +128,7 @@ class Audit:
         """Whether each promise is kept, and its smallest share under stress, by what was asked for."""
 
     def run(self, ledger: Ledger, progress: Progress) -> Json:
-        """Check all promises until the deadline, and return the result of the audit. Raises `DBAPIError`."""
+        """Check promises one by one until the deadline, and return the result of the audit. Raises `DBAPIError`."""
         which = Promises(**self._payload["promises"])
         total = ledger.count(which)
         progress(0, total)
@@ -203,7 +211,10 @@ class Audit:
 
 
 def lowest_share(future: Json) -> float | None:
-    """The smallest share under stress in the part `validity.future` of an answer; None where it states none."""
+    """The smallest share of future models that accept under any stress; None where the answer states no such share.
+
+    `future` is the part `validity.future` of an answer.
+    """
     found: float | None = (future.get("stressed") or {}).get("lowest")
     return found
 
@@ -221,13 +232,21 @@ def _under(name: str | None, found: Sequence[tuple[bool, float | None]]) -> Json
 
 
 def summary(beginning: str) -> Json:
-    """The result of an audit without its broken promises, read from the first characters of its JSON."""
+    """The result of an audit without its broken promises, read from the beginning of the result's JSON."""
     found: Json = json.loads(beginning.partition(', "broken_promises": ')[0] + "}")
     return found
 
 
 def note(ledger: Ledger, asked: Json, kept: Iterable[tuple[Record, bool]]) -> None:
-    """Store which promises a version keeps, as the last check of each; promises of the version itself are left out."""
+    """Store which promises a version keeps and breaks; this takes the place of the last check of each promise.
+
+    Promises that the version has given itself are left out.
+
+    Parameters
+    ----------
+    asked : id, version and SHA-256 of the version
+    kept : pairs of a promise and whether the version keeps it
+    """
     itself = asked["version"], asked["sha256"]
     found = {r.entry.number: one for r, one in kept if (r.entry.version, r.entry.sha256) != itself}
     if found:
@@ -235,16 +254,23 @@ def note(ledger: Ledger, asked: Json, kept: Iterable[tuple[Record, bool]]) -> No
 
 
 def with_references(ledger: Ledger, broken: Sequence[Json], seen: Seen) -> list[Json]:
-    """Broken promises, each with the reference of its recourse if that may be seen (`seen`); else null.
+    """Broken promises, each with the `reference` of its recourse; null where the caller may not see the recourse.
 
-    Results of audits hold no references, so that erasing a recourse leaves none of its references behind.
+    Audits store no references, so that no reference is left behind when a recourse is erased.
+
+    Parameters
+    ----------
+    seen : which recourse the caller may see
     """
     references = ledger.references([one["id"] for one in broken], **seen)
     return [{"id": one["id"], "reference": references.get(one["id"]), **one} for one in broken]
 
 
 def promised_lower(answer: Json) -> float | None:
-    """The certificate's lower bound for the plan of an answer, or else for its first record; None without one."""
+    """The lower bound that the certificate of an answer promises: for the plan, or else for the first counterfactual.
+
+    None without a certificate.
+    """
     if answer["plan"]:
         return float(answer["plan"]["validity"]["lower"])
     shift = answer["counterfactuals"][0]["validity"]["shift"]

@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry of the hash chain, without its hash. Fields that do not apply are None."""
+    """One entry of the hash chain, without its hash. Fields that do not apply to its kind are None."""
 
     number: int
     """Position in the chain, from 1, without gaps."""
@@ -54,9 +54,9 @@ class Entry:
     """The recourse that a letter or review is about."""
 
     def hash(self, before: str) -> str:
-        """Hexadecimal SHA-256 of `before`, the hash of the entry before, and of all fields.
+        """Hexadecimal SHA-256 of the text `before` and of all fields; `before` is the hash of the previous entry.
 
-        `about` is left out where it is None.
+        The field `about` is not hashed where it is None.
         """
         fields = [getattr(self, field) for field in self.__slots__]
         if self.about is None:  # entries of earlier releases have no such field
@@ -67,7 +67,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonalData:
-    """The personal data of one recourse, letter or review: the request and the answer."""
+    """The personal data of one recourse, letter or review: the client's reference, the request and the answer."""
 
     reference: str | None
     job: str | None
@@ -78,7 +78,10 @@ class PersonalData:
     """JSON, exactly the bytes that were sent."""
 
     def digest(self, salt: bytes) -> str:
-        """Hexadecimal HMAC-SHA256 of all fields. Its key is `salt`: 32 random bytes that no other personal data has."""
+        """Hexadecimal HMAC-SHA256 of all fields.
+
+        The key of the HMAC is `salt`: 32 random bytes that are used for no other personal data.
+        """
         parts = json.dumps([self.reference, self.job]).encode(), self.request, self.answer
         framed = (piece for part in parts for piece in (len(part).to_bytes(8, "big"), part))
         return hmac.digest(salt, b"".join(framed), "sha256").hex()

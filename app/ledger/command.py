@@ -32,7 +32,7 @@ def verify_chain(
         typer.Option("--head", help="Head that this command printed before; it must be in the chain."),
     ] = None,
 ) -> None:
-    """Verify every entry of the ledger; reports the first one that was changed."""
+    """Verify every entry of the ledger, and report the first entry that was changed."""
     with open_ledger() as ledger:
         proof = ledger.prove()
         cut = head is not None and not ledger.holds(head)

@@ -13,9 +13,13 @@ from app.questions.answers import Json, encoded
 def entry_of(
     answer: Json, request: Json, job: str | None = None, *, key: str | None = None, sent: bytes | None = None
 ) -> NewRecord:
-    """The record that is added to the ledger for an answer.
+    """The record to add to the ledger for an answer.
 
-    `job` is the id of the job that computed it, `key` that of the API key that asked, `sent` its bytes if known.
+    Parameters
+    ----------
+    job : id of the job that computed the answer; None for an answer to a direct request
+    key : id of the API key that asked for the answer
+    sent : the bytes of the answer, if they are known
     """
     return entry_of_texts(answer, encoded(request), encoded(answer) if sent is None else sent, job, key=key)
 
@@ -23,9 +27,15 @@ def entry_of(
 def entry_of_texts(
     answer: Json, request: bytes, sent: bytes, job: str | None = None, *, key: str | None = None
 ) -> NewRecord:
-    """The record that is added to the ledger for an answer whose bytes (`sent`) and request are known.
+    """The record to add to the ledger for an answer whose bytes are known.
 
-    Of `answer` itself only fields outside its records are read.
+    Parameters
+    ----------
+    answer : only its id, reference, times, model and status are read
+    request : the encoded request
+    sent : the bytes of the answer
+    job : id of the job that computed the answer; None for an answer to a direct request
+    key : id of the API key that asked for the answer
     """
     model = answer["model"]
     return NewRecord(
@@ -47,18 +57,18 @@ def entry_of_texts(
 
 
 def personal_data(record: Record) -> PersonalData:
-    """The personal data of a record in the ledger. Raises `Erased` where it has none."""
+    """The personal data that the ledger keeps with a record. Raises `Erased` where the personal data was erased."""
     if record.personal_data is None:
         raise Erased(f"{Erased.__doc__} It was erased at {record.erased_at}.")
     return record.personal_data
 
 
 def promised(record: Record) -> list[Mapping[str, object]]:
-    """The records of all counterfactuals in a stored answer. Raises `Erased`."""
+    """The counterfactuals of a stored answer, each by feature name. Raises `Erased`."""
     return [one["applicant"] for one in json.loads(personal_data(record).answer)["counterfactuals"]]
 
 
 def offered(record: Record) -> Mapping[str, object] | None:
-    """The applicant's record with the terms that a stored answer offers; None without an offer. Raises `Erased`."""
+    """The applicant's record with the offered terms, if a stored answer has an offer; else None. Raises `Erased`."""
     offer = json.loads(personal_data(record).answer).get("offer")
     return offer and offer["applicant"]

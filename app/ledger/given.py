@@ -40,7 +40,7 @@ AUDIT_S = 3600.0
 
 
 class GivenRecourse:
-    """Reads, checks and erases recourse that was given, in the ledger and in the jobs that hold its data."""
+    """Reads, checks and erases recourse that was given: in the ledger, and in the jobs that hold the same data."""
 
     def __init__(self, ledger: Recorder, jobs: Jobs, models: Models) -> None:
         self._ledger = ledger
@@ -48,12 +48,12 @@ class GivenRecourse:
         self._models = models
 
     async def answer(self, recourse_id: str) -> bytes:
-        """The answer as it was sent, completed by the bounds of a plan if a job has computed them since.
+        """The bytes of the answer as it was sent; bounds of a plan that a job has computed since are filled in.
 
         Raises
         ------
         UnknownRecourse : the ledger has no such recourse, or the current API key may not see it
-        Erased : its personal data was erased
+        Erased : the personal data of the recourse was erased
         LedgerUnavailable : the ledger cannot be read
         """
         kept = personal_data(await self.find(recourse_id)).answer
@@ -68,21 +68,26 @@ class GivenRecourse:
         return kept
 
     async def asked(self, recourse_id: str) -> tuple[Json, Json]:
-        """The answer as it was recorded, and its request. Raises `UnknownRecourse`, `Erased`, `LedgerUnavailable`."""
+        """Two items: the answer as it was recorded, and the request.
+
+        Raises `UnknownRecourse`, `Erased`, `LedgerUnavailable`.
+        """
         kept = personal_data(await self.find(recourse_id))
         return json.loads(kept.answer), json.loads(kept.request)
 
     async def changed_sets(self, ids: Sequence[str], model: str) -> tuple[tuple[str, ...], ...]:
-        """The names of the features that each counterfactual of earlier answers changes, without changes by time.
+        """The sets of features that counterfactuals of earlier answers change: for each, the names of its features.
+
+        Changes by time are left out.
 
         Parameters
         ----------
-        ids : ids of answers, for all their counterfactuals; ``/2`` at the end selects that of rank 2
+        ids : ids of answers, which stand for all their counterfactuals; with ``/2`` at the end, only for that of rank 2
         model : id of the model that gave the answers
 
         Raises
         ------
-        InvalidRequest : an id is not in the ledger, is erased, or belongs to another model; with every fault
+        InvalidRequest : an id is not in the ledger, is erased, or belongs to another model; the error has every fault
         LedgerUnavailable : the ledger cannot be read
         """
         sets: list[tuple[str, ...]] = []
@@ -113,11 +118,17 @@ class GivenRecourse:
         return tuple(sets)
 
     async def newest(self, limit: int, **which: Any) -> list[Json]:
-        """Recourse that the current API key may see, newest first; `which` has conditions of a `Search`."""
+        """At most `limit` recourses that the current API key may see, newest first.
+
+        `which` has further fields of a `Search`.
+        """
         return [_listed(one) for one in await self._newest(limit, **which, **seen_by(asking.get()))]
 
     async def export(self, lines: Callable[[Sequence[Json]], bytes], **which: Any) -> AsyncIterator[bytes]:
-        """All recourse that `newest` would find without a limit, encoded by `lines`, `EXPORTED_AT_ONCE` at a time."""
+        """All recourse that `newest` would find without a limit; each item has `EXPORTED_AT_ONCE` of it.
+
+        `lines` encodes the recourse of one item.
+        """
         # Now, as what follows may be asked for in another context.
         which |= seen_by(asking.get())
         while True:
@@ -131,7 +142,7 @@ class GivenRecourse:
         return await self._ledger.ask(lambda ledger: ledger.newest(limit, **which))
 
     async def with_references(self, broken: Sequence[Json]) -> list[Json]:
-        """Broken promises with the references of their recourse, where the current API key may see it.
+        """Broken promises, each with the reference of its recourse; null where the current API key may not see it.
 
         Raises `LedgerUnavailable`.
         """
@@ -139,13 +150,13 @@ class GivenRecourse:
         return await self._ledger.ask(lambda ledger: audits.with_references(ledger, broken, seen))
 
     async def erase(self, recourse_id: str) -> Json | None:
-        """Delete the personal data of a recourse, and the jobs that computed it. Idempotent.
+        """Delete the personal data of a recourse, and the jobs that computed the recourse. Idempotent.
 
         Returns what the ledger keeps of the recourse; None where the ledger has no entry of it.
 
         Raises
         ------
-        UnknownRecourse : the ledger, the jobs and the kept answers have nothing about it
+        UnknownRecourse : neither the ledger nor jobs nor answers kept for idempotency keys have the recourse
         NotReady : ledger or jobs cannot be reached; the call can be repeated
         """
         try:
@@ -164,7 +175,11 @@ class GivenRecourse:
         return {**_outline(record), "status": "erased", "erased_at": record.erased_at}
 
     async def verify(self, recourse_id: str, name: str | None) -> Json:
-        """Whether version `name` of the model still accepts given recourse; the newest active version if it is None.
+        """Whether a version of the model still accepts the counterfactuals of a recourse; the decisions, as JSON.
+
+        Parameters
+        ----------
+        name : `id@version` of the version; None for the newest active version
 
         Raises
         ------
@@ -196,12 +211,13 @@ class GivenRecourse:
     async def start_audit(
         self, model_id: str, candidate: str, *, since: datetime | None, until: datetime | None, reissue: bool
     ) -> Job:
-        """Start a job that checks a version of a model against the promises of all its versions.
+        """Start a job that checks whether one version of a model keeps the promises of all versions of the model.
 
         Parameters
         ----------
-        candidate : the version, `id@version`; it need not be active
-        reissue : also find the candidate's answers in place of broken promises
+        candidate : the version that is checked, `id@version`; it need not be active
+        since, until : only promises that were given at `since` or later, and before `until`
+        reissue : whether the job also looks for the candidate's own answers in place of broken promises
 
         Raises
         ------
@@ -219,9 +235,10 @@ class GivenRecourse:
         return await self._jobs.submit(AUDIT, payload, timeout_s=AUDIT_S)
 
     async def audits(self, model_id: str, limit: int, **which: Any) -> list[tuple[Job, Json | None]]:
-        """A model's audits, newest first: the job of each, and its result without broken promises; None without one.
+        """The audits of a model, newest first. Each item: the job, and its result without broken promises or None.
 
-        `which` has conditions of `Jobs.newest`. Raises `UnknownModel`, `NotReady`.
+        The result is None where the job has none. `which` has further arguments of `Jobs.newest`. Raises `UnknownModel`
+        or `NotReady`.
         """
         self._models.require_known(model_id)
         found = await self._jobs.newest(limit, kind=AUDIT, model=model_id, **which)
@@ -229,7 +246,7 @@ class GivenRecourse:
         return [(job, audits.summary(heads[job.id]) if job.id in heads else None) for job in found]
 
     async def forget(self, records: Sequence[Record]) -> None:
-        """Delete the jobs that also hold the personal data of these records."""
+        """Erase these recourses from the jobs that hold their personal data as well."""
         for record in records:
             if (kept := record.personal_data) is not None:
                 for job in (kept.job, _pending(json.loads(kept.answer))):
@@ -237,7 +254,7 @@ class GivenRecourse:
                         await self._forget_job(job, record.entry.id)
 
     async def delete_job(self, job_id: str) -> None:
-        """Delete a job that has ended, with its question, its result and the answers kept for it.
+        """Delete a job that has ended, with its question, its result, and the idempotent answers that hold the job.
 
         Raises
         ------
@@ -272,7 +289,7 @@ class GivenRecourse:
             await self._ledger.erase_answers([job_id])
 
     async def find(self, recourse_id: str) -> Record:
-        """One recourse that the current API key may see. Raises `UnknownRecourse`."""
+        """The record of one recourse that the current API key may see. Raises `UnknownRecourse`."""
         record = await self._record(recourse_id)
         _require_own(record)
         return record

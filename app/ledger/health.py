@@ -50,9 +50,13 @@ _TOUCH = sa.text(f"UPDATE {VERSIONS} SET version_num = version_num")  # noqa: S6
 
 
 def reason(error: BaseException, store: str = "ledger", unknown: str = LedgerUnavailable.__doc__ or "") -> str:
-    """The sentence that says why the database `store` fails; `unknown` where that is not known.
+    """The sentence that says why a database fails; `unknown` where the reason is not known.
 
-    It omits the text of the driver, which may hold applicant data.
+    The sentence has no text of the driver, since that text may hold applicant data.
+
+    Parameters
+    ----------
+    store : what the database is called in the sentence, such as `ledger`
     """
     if isinstance(error, LedgerUnavailable):
         return error.detail
@@ -69,7 +73,7 @@ def reason(error: BaseException, store: str = "ledger", unknown: str = LedgerUna
 def refusal(error: BaseException) -> str | None:
     """The text with which a database refused a connection, for the log; None for an error of a statement.
 
-    It names host, user and database. The text of a statement's error may hold applicant data.
+    The text names host, user and database. An error of a statement is left out, since its text may hold applicant data.
     """
     if not isinstance(error, sa.exc.DBAPIError) or error.statement is not None or getattr(error.orig, "sqlstate", None):
         return None
@@ -77,13 +81,18 @@ def refusal(error: BaseException) -> str | None:
 
 
 def try_write(engine: sa.Engine) -> None:
-    """Try to write to the disk without a change of data. Raises `DBAPIError`."""
+    """Write to the disk without changing data, to see whether this is possible. Raises `DBAPIError`."""
     with writing(engine) as connection:
         connection.execute(_TOUCH)
 
 
 def lack_of_space(directory: Path, store: str = "ledger") -> str:
-    """The sentence which says that the disk has too little space left; empty if it has enough."""
+    """The sentence that says that the disk of `directory` has too little space left; empty if it has enough.
+
+    Parameters
+    ----------
+    store : what the database on the disk is called in the sentence, such as `ledger`
+    """
     try:
         found = os.statvfs(directory)
     except OSError:
@@ -94,7 +103,7 @@ def lack_of_space(directory: Path, store: str = "ledger") -> str:
 
 
 def fault_of_tail(engine: sa.Engine) -> str:
-    """The sentence that names a damaged entry among the last ones; empty if their numbers and hashes are right."""
+    """The sentence that names a damaged entry among the newest; empty if the numbers and hashes of these are right."""
     query = sa.select(*entries.c).order_by(entries.c.number.desc()).limit(TAIL + 1)
     with engine.connect() as connection:
         rows = connection.execute(query).all()[::-1]

@@ -40,7 +40,7 @@ _ADD_PERSONAL_DATA = sa.insert(personal_data)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRecord:
-    """A recourse to be recorded, or a letter or review about one; the fields are those of `Entry`."""
+    """A record to be added to the ledger: of a recourse, a letter or a review. Its fields are those of `Entry`."""
 
     kind: Kind = Kind.GIVEN
     id: str
@@ -67,7 +67,7 @@ class Outline:
 
 
 class Ledger:
-    """The ledger in one database; safe to use from several threads, processes and machines."""
+    """The ledger in one database; several threads, processes and machines may use the database at once."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -75,7 +75,7 @@ class Ledger:
     # --- write ---
 
     def append(self, records: Sequence[NewRecord]) -> None:
-        """Add records of recourse, all or none. A record whose id the ledger has already is left out."""
+        """Add records of recourse: all of them or none. Records whose id the ledger already has are left out."""
         firsts: dict[str, NewRecord] = {}
         for record in records:
             firsts.setdefault(record.id, record)
@@ -92,9 +92,9 @@ class Ledger:
                     _insert(cursor, self._engine.dialect, unknown)
 
     def add(self, record: NewRecord) -> Record:
-        """Record a letter or review unless the ledger has one with this id, and return the one that it has.
+        """Add the record of a letter or review, unless the ledger has one with the same id; returns the stored record.
 
-        Raises `Erased` where the personal data of the recourse that it is about is erased.
+        Raises `Erased` where the personal data of the recourse is erased that the letter or review is about.
         """
         own = RECORDS.where(entries.c.id == record.id, entries.c.kind == record.kind)
         held = sa.select(entries.c.number).select_from(HELD_FROM)
@@ -110,9 +110,13 @@ class Ledger:
     def noted(
         self, kind: Kind, job: str, at: str, *, model: str, version: str, sha256: str, digest: str
     ) -> None:  # fmt: skip
-        """Add an entry of this `kind` with the digest of a job's result, unless the job has one already.
+        """Add an entry for a job that has compared versions or computed a portfolio report; each job gets only one.
 
-        The job has compared versions or computed a portfolio report.
+        Parameters
+        ----------
+        job : id of the job
+        at : time of the entry
+        digest : hexadecimal SHA-256 of the job's result
         """
         own = sa.select(entries.c.number).where(entries.c.id == job, entries.c.kind == kind)
         facts = {"id": job, "at": at, "model": model, "version": version, "sha256": sha256, "digest": digest}
@@ -122,9 +126,13 @@ class Ledger:
                     _link(cursor, self._engine.dialect, [{"kind": kind, **facts}], repeat(None))
 
     def erase(self, ids: Sequence[str], why: str, now: datetime) -> int:
-        """Delete the personal data of recourses and add an entry for each; returns how many still had some.
+        """Delete the personal data of recourses, and add an entry for each; returns how many still had personal data.
 
-        In SQLite's files the data may stay until `overwrite_log` succeeds, which is tried once here.
+        In SQLite's files the data may stay until `overwrite_log` succeeds; this method tries that once.
+
+        Parameters
+        ----------
+        why : the cause of the erasure, `request` or `retention`
         """
         with writing(self._engine) as connection:
             held = sa.select(entries.c.number, entries.c.id).join(personal_data).where(entries.c.id.in_(ids))
@@ -139,9 +147,13 @@ class Ledger:
         return len(found)
 
     def note_checks(self, model: str, version: str, at: str, kept: Mapping[int, bool]) -> None:
-        """Store, by entry number, whether a version accepts the promise, in place of earlier checks.
+        """Store which promises a version keeps, in place of earlier checks of these promises.
 
-        Entries that were erased meanwhile are left out. Checks are no part of the chain, as they can be repeated.
+        Checks are no part of the chain, as they can be repeated.
+
+        Parameters
+        ----------
+        kept : whether the version keeps the promise, by number of the promise's entry; erased ones are left out
         """
         rows = [{"model": model, "version": version, "at": at, "number": n, "kept": one} for n, one in kept.items()]
         with writing(self._engine) as connection:
@@ -154,15 +166,15 @@ class Ledger:
     # --- prove ---
 
     def prove(self) -> Proof:
-        """Verify every entry of the ledger and the personal data that it covers."""
+        """Verify every entry of the ledger, and the personal data that the entry covers."""
         return prove(self._engine)
 
     def holds(self, head: str) -> bool:
-        """Whether some entry has the hash `head`, as must be so for every head that was noted earlier."""
+        """Whether an entry has the hash `head`. This must be so for every head that was noted at an earlier time."""
         return holds(self._engine, head)
 
     def links(self, recourse_id: str) -> list[Link]:
-        """The entries of a recourse and of the letters and reviews about it, in the order of the chain.
+        """The entries of a recourse, and of the letters and reviews about it, in the order of the chain.
 
         Empty where the recourse is erased.
         """
@@ -171,7 +183,7 @@ class Ledger:
     # --- find ---
 
     def find(self, recourse_id: str) -> Record:
-        """One recourse, erased or not. Raises `UnknownRecourse`."""
+        """The record of one recourse, whether erased or not. Raises `UnknownRecourse`."""
         query = RECORDS.where(entries.c.kind == Kind.GIVEN, entries.c.id == recourse_id)
         with self._engine.connect() as connection:
             row = connection.execute(query).first()
@@ -180,7 +192,7 @@ class Ledger:
         return record_of(row)
 
     def newest(self, limit: int, **which: Any) -> list[Outline]:
-        """At most `limit` recourses that are not erased, newest first; `which` are the fields of a `Search`."""
+        """At most `limit` recourses that are not erased, newest first; `which` are fields of a `Search`."""
         with self._engine.connect() as connection:
             found = connection.execute(outlines(limit, Search(**which)))
             return [Outline(entry=entry_of(row), reference=row.reference, kept=row.kept) for row in found]
@@ -188,9 +200,12 @@ class Ledger:
     def references(
         self, ids: Sequence[str], *, key: str | None, models: Collection[str] | None
     ) -> dict[str, str | None]:
-        """By id, the references of those recourses among `ids` that are not erased and may be seen.
+        """The clients' references of recourses, by id of the recourse; erased and unseen recourses are left out.
 
-        A recourse may be seen where `key` asked for it (None: any key) and one of `models` gave it (None: any model).
+        Parameters
+        ----------
+        key : id of the only API key whose recourse may be seen; None for all API keys
+        models : ids of the only models whose recourse may be seen; None for all models
         """
         where = [entries.c.kind == Kind.GIVEN]
         where += [] if key is None else [entries.c.key == key]
@@ -204,9 +219,13 @@ class Ledger:
         return found
 
     def due(self, *, given_before: datetime, now: datetime, limit: int, after: int = 0) -> list[Record]:
-        """At most `limit` recourses, oldest first, that have expired and still hold personal data.
+        """At most `limit` recourses, oldest first, that have expired and still have personal data.
 
-        They were given before `given_before`, and their entries have numbers above `after`.
+        Parameters
+        ----------
+        given_before : only recourses that were given before this time
+        now : only recourses that expired before this time
+        after : only recourses whose entry has a number above this one
         """
         query = HELD.where(
             personal_data.c.number > after,
@@ -223,13 +242,13 @@ class Ledger:
             return connection.scalar(sa.select(entries.c.at).order_by(entries.c.number.desc()).limit(1))
 
     def count(self, which: Promises) -> int:
-        """Number of promises that a selection has."""
+        """Number of promises in the selection `which`."""
         query = sa.select(sa.func.count()).select_from(entries.join(personal_data)).where(*_conditions(which))
         with self._engine.connect() as connection:
             return connection.scalar(query) or 0
 
     def promises(self, which: Promises) -> Iterator[list[Record]]:
-        """The promises that a selection has, in the order of the chain, `AT_ONCE` at a time."""
+        """The promises in the selection `which`, in the order of the chain; each item has at most `AT_ONCE`."""
         after = 0
         while True:
             query = RECORDS.where(*_conditions(which), personal_data.c.number.is_not(None), entries.c.number > after)
@@ -241,21 +260,21 @@ class Ledger:
             after = found[-1].entry.number
 
     def newest_found(self, model: str, most: int) -> Iterator[list[Record]]:
-        """Recourse of all versions of a model with status found, expired or not, but not erased; newest first.
+        """The newest `most` recourses of all versions of a model that have the status `found` and are not erased.
 
-        At most `most` are given, `AT_ONCE` at a time.
+        They may have expired. They are sorted, newest first; each item has at most `AT_ONCE`.
         """
         return self._newest(most, *_found(model))
 
     def newest_given(self, model: str, *, since: str | None, until: str | None) -> Iterator[list[Record]]:
-        """Recourse that any version of a model gave in a period, whatever its status, but not erased; newest first.
+        """The recourse that all versions of a model gave in a period, whatever its status, unless it is erased.
 
-        `AT_ONCE` are given at a time.
+        It is sorted, newest first; each item has at most `AT_ONCE`. Times are texts in ISO 8601; None sets no limit.
         """
         return self._newest(sys.maxsize, *_given(model, since, until))
 
     def count_erased(self, model: str, *, since: str | None, until: str | None) -> int:
-        """Number of erased recourses that any version of a model gave in a period."""
+        """Number of recourses that versions of a model gave in a period and that are erased now."""
         query = sa.select(sa.func.count()).select_from(entries.outerjoin(personal_data))
         with self._engine.connect() as connection:
             where = *_given(model, since, until), personal_data.c.number.is_(None)
@@ -274,7 +293,7 @@ class Ledger:
             before, left = found[-1].entry.number, left - len(found)
 
     def count_found(self, model: str) -> int:
-        """Number of recourses of a model with status found that are not erased."""
+        """Number of recourses of all versions of a model that have the status `found` and are not erased."""
         with self._engine.connect() as connection:
             return connection.scalar(sa.select(sa.func.count()).select_from(HELD_FROM).where(*_found(model))) or 0
 

@@ -21,7 +21,7 @@ def verify(
     reissue: Annotated[bool, typer.Option("--reissue", help="Compute new recourse for broken promises.")] = False,
     output: Annotated[Path | None, typer.Option("--output", help="File for the broken promises, as NDJSON.")] = None,
 ) -> None:
-    """Check which promises a version of a model keeps; exits with code 1 if it breaks any."""
+    """Check which promises a version of a model keeps; exits with code 1 if it breaks any promise."""
     settings = read_settings()
     from app.keys.keys import seen_by
     from app.ledger import audits
@@ -60,7 +60,7 @@ def verify(
 
 
 def replay(recourse_id: RecourseArgument) -> None:
-    """Recompute a stored answer and compare it, apart from id, times and timings."""
+    """Compute a stored answer again, and compare it with the stored one, apart from id, times and timings."""
     from app.pool.child import ONE_THREAD
 
     # As in the child processes: numeric libraries read this on import, and it affects the last bits of results.

@@ -8,7 +8,7 @@ from app.store.timestamps import timestamp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
-    """A selection of promises of one model: recourse that was found and is neither expired nor erased."""
+    """Selects promises of one model; a promise is a recourse that was found and is neither expired nor erased."""
 
     model: str
     as_of: str
@@ -20,9 +20,9 @@ class Promises:
 
     @classmethod
     def unexpired(cls, model: str, *, since: datetime | None, until: datetime | None) -> "Promises":
-        """The unexpired promises of all versions of a model that were given from `since` until `until`.
+        """Selects the unexpired promises of all versions of a model, given at `since` or later and before `until`.
 
-        Both have time zones; None sets no limit.
+        Both times have a time zone; None sets no limit.
         """
         return cls(
             model=model,

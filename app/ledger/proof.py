@@ -24,7 +24,7 @@ from app.store.tables import entries, personal_data
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """The first entry at which the chain is broken, and how."""
+    """The first entry at which the chain is broken; `reason` says how."""
 
     number: int
     id: str
@@ -33,7 +33,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The result of verifying every entry of the ledger; `broken` is None where the chain is sound."""
+    """What verifying every entry of the ledger has shown; `broken` is None where the chain is sound."""
 
     entries: int
     erased: int
@@ -44,7 +44,7 @@ class Proof:
 
 
 def prove(engine: sa.Engine) -> Proof:
-    """Verify every entry, from number 1 on, and the personal data that it covers."""
+    """Verify every entry, from number 1 on, and the personal data that the entry covers."""
     number, erased, head = 0, 0, FIRST
     unexplained: dict[str, Broken] = {}
     broken = None
@@ -75,7 +75,7 @@ def prove(engine: sa.Engine) -> Proof:
 
 
 def holds(engine: sa.Engine, head: str) -> bool:
-    """Whether some entry has the hash `head`, as must be so for every head that was noted earlier."""
+    """Whether an entry has the hash `head`. This must be so for every head that was noted at an earlier time."""
     with engine.connect() as connection:
         return connection.scalar(sa.select(entries.c.number).where(entries.c.hash == head)) is not None
 
@@ -129,7 +129,7 @@ def _unexplained(engine: sa.Engine, missing: dict[str, Broken]) -> list[Broken]:
 
 
 def links(engine: sa.Engine, recourse_id: str) -> list[Link]:
-    """The entries of a recourse and of the letters and reviews about it, in the order of the chain.
+    """The entries of a recourse, and of the letters and reviews about it, in the order of the chain.
 
     Empty where the recourse is erased.
     """

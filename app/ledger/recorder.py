@@ -94,7 +94,7 @@ class Recorder:
         self._opening = asyncio.get_running_loop().create_task(self._open())
 
     async def close(self) -> None:
-        """Write the waiting records and close the database, or give up after `CLOSE_S` if it does not answer."""
+        """Write the waiting records and close the database; gives up if that takes longer than `CLOSE_S` seconds."""
         self._closing.set()
         tasks = (self._opening, self._sweeping, self._writing, self._overwriting)
         if begun := [task for task in tasks if task is not None]:
@@ -110,12 +110,12 @@ class Recorder:
         self._writer.shutdown(wait=False)
 
     def require(self) -> None:
-        """Raise `LedgerUnavailable` while the ledger has not been opened."""
+        """Raise `LedgerUnavailable` while the database of the ledger is not open."""
         if self._engine is None:
             raise LedgerUnavailable(self._reason)
 
     async def record(self, *records: NewRecord) -> None:
-        """Write records, and return once they are on disk; one that was recorded before stays as it was.
+        """Write records, and return once they are on disk. A record whose id was recorded before stays as it was.
 
         Raises `LedgerUnavailable`; then the records are not in the ledger, unless the database stopped answering during
         the write.
@@ -136,18 +136,19 @@ class Recorder:
             self._waiting.pop(written, None)
 
     async def ask(self, question: Callable[[Ledger], Answer]) -> Answer:
-        """Run a function of the ledger in a thread and return its result. Raises `LedgerUnavailable`."""
+        """Call `question` with the ledger in a thread, and return its result. Raises `LedgerUnavailable`."""
         return await self.run(lambda engine: question(Ledger(engine)))
 
     async def run(self, work: Callable[[sa.Engine], Answer]) -> Answer:
-        """Run a function of the database in a thread and return its result.
+        """Call `work` with the engine of the database in a thread, and return its result.
 
-        Raises `LedgerUnavailable`, at the latest after `PATIENCE_S`; a function that has begun continues in its thread.
+        Raises `LedgerUnavailable`, at the latest after `PATIENCE_S` seconds; work that has begun continues in its
+        thread.
         """
         return await self._run(self._threads, work)
 
     async def check(self) -> None:
-        """Raise `LedgerUnavailable` if recourse cannot be recorded now, or the end of the chain is not sound."""
+        """Raise `LedgerUnavailable` if recourse cannot be recorded now, or if one of the newest entries is damaged."""
         await self.ask(lambda ledger: ledger.check())
         if self._fault or (lack := self._lack_of_space()):
             raise LedgerUnavailable(self._fault or lack)
@@ -159,10 +160,14 @@ class Recorder:
         return "" if self._settings.database_url is not None else lack_of_space(self._settings.state_dir)
 
     async def sweep(self, *, trust_clock: bool = False) -> int:
-        """Erase the personal data of expired recourses older than the retention period; returns their number.
+        """Erase the personal data of recourses that have expired and are older than the retention period.
 
-        Expired idempotent answers and old counts of daily budgets are deleted, too. With `trust_clock` the time is that
-        of this machine's clock, else `believed_now`.
+        Returns the number of these recourses. Expired idempotent answers and old counts of daily budgets are deleted,
+        too.
+
+        Parameters
+        ----------
+        trust_clock : whether to take the time from this machine's clock even if it is doubted; else from `believed_now`
         """
         time_of = partial(datetime.now, UTC) if trust_clock else self._sure_now
         await self.run(lambda engine: IdempotentAnswers(engine).sweep(time_of(), datetime.now(UTC)))
@@ -180,15 +185,18 @@ class Recorder:
 
     @property
     def clock_doubted(self) -> bool:
-        """Whether this machine's clock is so far ahead of the newest entry that nothing is deleted by its time."""
+        """Whether this machine's clock is so far ahead of the newest entry that deletions do not rely on it."""
         return self._clock is not None and self._clock.doubted
 
     def believed_now(self) -> datetime:
-        """This machine's time; if that is far ahead of the newest entry, the newest known time plus the time since."""
+        """The time of this machine's clock, unless that is far ahead of the newest entry.
+
+        If it is, the newest known time plus the time that has passed since.
+        """
         return datetime.now(UTC) if self._clock is None else self._clock.now()
 
     def clock_warnings(self) -> list[str]:
-        """One sentence if this machine's clock is far ahead of the newest entry; else empty."""
+        """A list of one sentence if this machine's clock is far ahead of the newest entry; otherwise an empty list."""
         if self._clock is None:
             return []
         sure, own = self._clock.now(), datetime.now(UTC)
@@ -203,7 +211,10 @@ class Recorder:
         return self._clock.now()
 
     async def erase(self, records: Sequence[Record], why: str) -> int:
-        """Erase the personal data of recourses in ledger and jobs; returns how many recourses still had some."""
+        """Erase the personal data of recourses from ledger and jobs; returns how many still had personal data.
+
+        `why` is the cause of the erasure, `request` or `retention`.
+        """
         await self._forget(records)
         ids = [record.entry.id for record in records]
         erased = await self.ask(lambda ledger: ledger.erase(ids, why, datetime.now(UTC)))
@@ -211,7 +222,7 @@ class Recorder:
         return erased
 
     async def erase_answers(self, ids: Sequence[str]) -> int:
-        """Delete the idempotent answers that hold one of these recourses or jobs; returns the number of answers."""
+        """Delete the idempotent answers that hold one of the recourses or jobs `ids`; returns how many these are."""
         erased = await self.run(lambda engine: IdempotentAnswers(engine).erase(ids))
         self._overwrite_soon()
         return erased

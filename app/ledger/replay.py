@@ -18,14 +18,14 @@ REPLAY_S = 60.0
 
 
 def replay(store: Store, record: Record, plan_s: float) -> list[str]:
-    """Compute the answer to a stored request again, and list the fields in which it now differs.
+    """Compute the answer to a stored request again, and list the fields in which it differs from the stored answer.
 
-    Ids, times, timings and what later versions kept of promised shares are not compared. An answer that depended on a
-    deadline, or on other versions of the model, may differ.
+    Ids and times are not compared, nor which promises later versions kept. An answer that depended on a deadline, or on
+    other versions of the model, may differ.
 
     Parameters
     ----------
-    plan_s : seconds for the joint bounds of a plan; not used if a job computed the answer, which has no such limit
+    plan_s : time in seconds for the joint bounds of a plan; if a job computed the answer, there is no such limit
 
     Raises
     ------

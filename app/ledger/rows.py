@@ -41,7 +41,7 @@ ALL = _with_erasures(sa.func.coalesce(entries.c.about, entries.c.id))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One recourse in the ledger, or a letter or review about one."""
+    """What the ledger has of one recourse, letter or review: the entry and the personal data."""
 
     entry: Entry
     personal_data: PersonalData | None
@@ -53,7 +53,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """An entry of the hash chain, its personal data, and whether its hash and the data's digest are right."""
+    """An entry of the hash chain with its personal data; says whether both are as they were written."""
 
     record: Record
     before: str
@@ -64,7 +64,7 @@ class Link:
 
 
 def entry_of(row: sa.Row[Any]) -> Entry:
-    """The `Entry` in a row of the database."""
+    """The `Entry` that a row of the database stores."""
     facts = {field: getattr(row, field) for field in Entry.__slots__}
     return Entry(**facts | {"kind": Kind(row.kind)})
 
@@ -73,7 +73,7 @@ def entry_of(row: sa.Row[Any]) -> Entry:
 
 
 def is_entry(row: sa.Row[Any], before: str) -> bool:
-    """Whether the hash in a row is right, given the hash `before` of the entry before."""
+    """Whether the hash in a row is right, given `before`, the hash of the previous entry."""
     try:
         return entry_of(row).hash(before) == row.hash
     except (TypeError, ValueError):
@@ -81,7 +81,7 @@ def is_entry(row: sa.Row[Any], before: str) -> bool:
 
 
 def has_its_personal_data(row: sa.Row[Any]) -> bool:
-    """Whether the personal data in a row has the digest that the row's entry states."""
+    """Whether the personal data in a row has the digest that the entry in the row states."""
     try:
         return _data_of(row).digest(row.salt) == row.digest
     except TypeError:
@@ -93,13 +93,16 @@ def _data_of(row: sa.Row[Any]) -> PersonalData:
 
 
 def record_of(row: sa.Row[Any]) -> Record:
-    """The `Record` in a row of the database."""
+    """The `Record` that a row of the database stores."""
     data = None if row.salt is None else _data_of(row)
     return Record(entry=entry_of(row), personal_data=data, erased_at=row.erased_at, key=row.key)
 
 
 def link_of(row: sa.Row[Any], recourse_id: str) -> Link:
-    """The `Link` in a row about a recourse; the row's column `before` has the hash of the entry before."""
+    """The `Link` that a row of the database stores, from a query about the recourse `recourse_id`.
+
+    The row's column `before` has the hash of the previous entry.
+    """
     before = FIRST if row.number == 1 else row.before
     holds = is_entry(row, before) and has_its_personal_data(row) and recourse_id in (row.id, row.about)
     return Link(record=record_of(row), before=before, hash=row.hash, holds=holds)
