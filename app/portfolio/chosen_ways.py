@@ -147,7 +147,8 @@ def _chosen(ref: ModelRef, payload: Json) -> Chosen | None:
     found = [(one.row_raw, one.actions) for one in people if one.row_raw is not None]
     rules = Rules(candidates(features, found, asked["changes"]))
     meter, futures = Meter(model.black_box), load_futures(model.registered)
-    search, least = None if futures is None else futures.search, common.robustness.future_validity or 0.0
+    search = None if futures is None else futures.search
+    least = asked["future_validity"] or common.robustness.future_validity or 0.0
     burdens = np.full((len(people), len(rules.rules)), np.inf)
     for i, one in enumerate(people):
         k, records = rules.reached(one.actions, meter, search, least)

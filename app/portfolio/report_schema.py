@@ -42,15 +42,14 @@ class GroupedSource(Strict):
     kind: Literal["records"]
     """Those that follow."""
     records: Annotated[list[AnyGroupedRow], Field(min_length=1)]
-    """Applicants, each with its `applicant` and, optionally, a `reference` and `groups`. Accepted ones are counted and
-    left out."""
+    """Each has an `applicant` and may have a `reference` and `groups`. Accepted ones are counted and left out."""
 
 
 class LedgerSource(Strict):
-    """Applicants who asked before, of all versions of the model: the newest question of each reference."""
+    """Who asked before, of all versions: the newest question of each reference."""
 
     kind: Literal["ledger"]
-    """Their records are read from the ledger; erased ones are counted."""
+    """Erased ones are counted."""
     since: Moment | None = None
     """Asked at this moment or later."""
     until: Moment | None = None
@@ -58,10 +57,10 @@ class LedgerSource(Strict):
 
 
 class GroupsBy(Strict):
-    """What people are grouped by: a feature of the model, or a column of `groups` of the records."""
+    """A feature of the model, or a column of `groups` of the records."""
 
     feature: Name | None = None
-    """Of the model; it may be one that nobody can change."""
+    """It may be one that nobody can change."""
     edges: Annotated[list[Annotated[float, NUMBER]], Field(max_length=20), FEW] | None = None
     """Of a number: where one group ends and the next begins."""
     column: Name | None = None
@@ -88,12 +87,14 @@ class Groups(Strict):
 
 
 class Ways(Strict):
-    """How many ways are the same for everybody, and how much each changes."""
+    """Ways that are the same for everybody."""
 
     count: Annotated[int, Field(ge=1, le=10), NUMBER] = 5
     """Ways, those first that help most."""
     changes: Annotated[int, Field(ge=1, le=5), NUMBER] = 3
     """Features that a way changes at most."""
+    future_validity: Annotated[float, Field(gt=0, le=1), NUMBER] | None = None
+    """Share of future models that must accept what a way makes; that of `robustness` when absent."""
 
 
 @with_fields_of(Timing)

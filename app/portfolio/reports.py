@@ -17,10 +17,13 @@ from app.models.models import Models
 from app.portfolio.comparisons import asked_payload, noted, reference_rows
 from app.questions.answers import Json
 from app.questions.question import Question
-from app.questions.validation import all_or_faults, checks
+from app.questions.validation import all_or_faults, check_futures, checks
 from app.registry.version import RegisteredModel
 from app.settings import Settings
 from app.store.timestamps import timestamp
+
+FUTURE_VALIDITY = "/ways/future_validity"
+"""Pointer to what ways must withstand."""
 
 Period = tuple[datetime | None, datetime | None]
 """From when until when; None for no limit."""
@@ -52,7 +55,8 @@ class Reports:
         if period is not None:
             rows, source = await self._ledger.ask(partial(self._asked, asked.id, period))
         payload = self.payload(asked, question, source, figures)
-        all_or_faults(*checks(self._models, asked, question))
+        needed = [] if figures["ways"]["future_validity"] is None else [partial(check_futures, asked, FUTURE_VALIDITY)]
+        all_or_faults(*checks(self._models, asked, question), *needed)
         await self._models.admit(asked)
         people = reference_rows(asked) if rows is None else rows
         return await self._jobs.submit_batch(REPORT, payload, people, closed=True)

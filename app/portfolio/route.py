@@ -88,8 +88,7 @@ async def report(
 ) -> Response:
     """Start a job that reports who of the refused has recourse, at what cost, who has none, and what stands in the way.
 
-    With `groups`, also for whom it is harder, beyond chance and at equal score. Results are read as those of a
-    comparison.
+    With `groups`, also for whom it is harder. Results are read as those of a comparison.
     """
     rows = _limited("report", request.rows(), service)
     job = await service.reports.start(name, request.question(), rows, request.period(), request.figures())

@@ -48,12 +48,12 @@ def checks(models: Models, model: RegisteredModel, question: Case) -> list[Check
     if isinstance(question, OffersQuestion):
         found.append(partial(_check_terms, model, question.better))
         if question.future_validity is not None:
-            found.append(partial(_check_futures, model, "/future_validity"))
+            found.append(partial(check_futures, model, "/future_validity"))
     if isinstance(question, Question):
         found.append(lambda: check_wishes(model.space, question.wishes, question.constraints))
         found.append(partial(_check_method, models, model, question))
         if question.needs_future_models:
-            found.append(partial(_check_futures, model, "/robustness/future_validity"))
+            found.append(partial(check_futures, model, "/robustness/future_validity"))
     return found
 
 
@@ -86,7 +86,8 @@ def _check_terms(model: RegisteredModel, better: Mapping[str, Better]) -> None:
         raise InvalidRequest(faults=faults)
 
 
-def _check_futures(model: RegisteredModel, pointer: str) -> None:
+def check_futures(model: RegisteredModel, pointer: str) -> None:
+    """Raise `InvalidRequest` at the pointer for a model without future models."""
     found = status(model)
     if found["status"] != "ready":
         state = {"pending": "they are still being made", "failed": f"making them failed: {found['detail']}"}

@@ -7,10 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.portfolio.chosen_ways import Chosen, Given, common_ways
+from app.futures.store import load_futures
+from app.portfolio.chosen_ways import Chosen, Given, chosen_ways, common_ways
 from app.portfolio.common_ways import Move, Rules, best_cover, rule_text
+from app.portfolio.report_schema import ReportRequest
+from app.questions.question import job_payload
+from app.recourse.actions.action_set import action_set
 from app.recourse.features import Feature, FeatureType
+from app.recourse.models.meter import Meter
+from app.registry.ref import ModelRef, Store
 from app.registry.registry import Registry
+from tests.conftest import DEMO_STORE
 from tests.portfolio.test_report import Figures, accepted, reported
 from tests.registry.loan import loan_records
 
@@ -155,3 +162,26 @@ def test_of_ways_that_reach_somebody_the_one_counts_that_costs_least_for_each_mo
     one, both = common_ways(chosen, Registry(loans).find("loan@1").space.schema, given)
     assert (one.reach, one.cost, one.future_validity) == pytest.approx((2 / 3, 2.0, 0.6))
     assert (both.reach, both.cost, both.future_validity) == pytest.approx((2 / 3, 2.5, 0.95))
+
+
+def test_ways_withstand_the_share_of_future_models_that_is_asked_of_them() -> None:
+    """Whatever share the answers of the people must withstand."""
+    store = Store(root=str(DEMO_STORE))
+    model = store.open().find("consumer-loan")
+    payload = {
+        **job_payload(ModelRef.of(store, model), ReportRequest().question(), {}), "deadline_s": 60.0, "plan_s": 1.0,
+        "ways": {"count": 2, "changes": 2, "future_validity": 0.95},
+    }  # fmt: skip
+    loaded, futures = model.load(), load_futures(model)
+    assert futures is not None
+    chosen = chosen_ways(ModelRef.of(store, model), payload)
+    assert chosen is not None
+    refused = loaded.reference.rows_raw[loaded.reference.scores < 0.0][:60]
+    sets = [action_set(loaded.black_box.space, row_raw) for row_raw in refused]
+    strict, plain = (
+        [chosen.rules.reached(one, Meter(loaded.black_box), futures.search, least)[1] for one in sets]
+        for least in (chosen.least, 0.0)
+    )
+    assert len(np.concatenate(strict)) > 30
+    assert futures.search.shares(np.concatenate(strict)).min() >= 0.95
+    assert futures.search.shares(np.concatenate(plain)).min() < 0.95

@@ -293,6 +293,10 @@ def test_a_server_reports_as_the_child_does(start: Start, loans: Path, applicant
     wrong = {"groups": {"by": [{"column": "branch"}]}}
     found = problem(server.client.post("/models/loan/reports", json=wrong), 422, "invalid-request")
     assert found["errors"][0]["pointer"] == "/groups/by/0/column"
+    found = problem(
+        server.client.post("/models/loan/reports", json={"ways": {"future_validity": 0.9}}), 422, "invalid-request"
+    )
+    assert found["errors"][0]["pointer"] == "/ways/future_validity"
     for one in ({}, {"feature": "age", "column": "x"}, {"feature": "age", "edges": [3, 1]}):
         problem(server.client.post("/models/loan/reports", json={"groups": {"by": [one]}}), 422, "invalid-request")
     many = json.dumps({"source": {"kind": "records", "records": records * 50}})
