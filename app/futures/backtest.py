@@ -60,7 +60,7 @@ Given: TypeAlias = tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "n"]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dates:
-    """The dates of a backtest, and the records that lie before each date."""
+    """The dates of a backtest, and the indices of the records used at each date."""
 
     step: int
     """Months between two dates."""
@@ -75,11 +75,14 @@ class Dates:
 def dates_of(days: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> Dates:
     """Choose the dates of a backtest, and the records on which the models of each date are trained.
 
-    `days` are the dates of the records, in days; `favourable` are their labels.
+    Parameters
+    ----------
+    days : the date of each record, in days
+    favourable : whether the label of each record is favourable
 
     Raises
     ------
-    RehearsalFailed : the records span too few months, or before a date too few of them have one of the labels
+    RehearsalFailed : the records span too few months, or too few of them before some date have one of the two labels
     """
     end, months = days.max() + 1.0, (days.max() + 1.0 - days.min()) / DAYS_PER_MONTH
     step = min(STEP_MONTHS, int((months + TOLERANCE_MONTHS) / (2 * STEPS)))
@@ -103,7 +106,7 @@ def dates_of(days: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) ->
 
 @dataclass(kw_only=True)
 class Backtester:
-    """Trains the models of each date of a backtest, and asks later models about the answers of earlier ones."""
+    """Trains the models of each date of a backtest, and asks models of later dates about answers of earlier dates."""
 
     loaded: LoadedModel
     records: Records
@@ -119,7 +122,10 @@ class Backtester:
     _indices: dict[str, int] = field(default_factory=dict)
 
     def run(self, dates: Dates) -> tuple[Backtest, ...]:
-        """What later models keep of earlier answers, by asked share of future models and number of steps between them.
+        """What models of later dates keep of answers from earlier dates.
+
+        There is one item for each share of future models that answers were asked for, and each number of steps between
+        the dates.
 
         Raises
         ------
@@ -217,7 +223,7 @@ class Backtester:
 
     @property
     def each(self) -> int:
-        """Number of stressed models of one date, stress and strength, as many as a search uses today."""
+        """Number of stressed models for each date, stress and strength; together as many as a search uses today."""
         return max(1, self.choices.search // max(2, len(self.stresses)) // len(STRENGTHS))
 
     def _count(self, name: str) -> int:

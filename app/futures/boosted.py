@@ -102,7 +102,7 @@ class _BoostedRecipe(RecipeOfOneManifest):
         self.stand_in = stand_in
 
     def category_names(self, columns: Iterable[int]) -> dict[int, list[RawValue]]:
-        """By categorical column among `columns`, the levels that its codes stand for, in order."""
+        """For each categorical column among `columns`, by its index, the levels that its codes 0, 1, ... stand for."""
         features = self.model.registered.columns.model.features
         return {
             j: [level for level in features[j].levels if level is not None]
@@ -117,7 +117,7 @@ class XgboostRecipe(_BoostedRecipe):
     name = "xgboost"
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """The training parameters by XGBoost's names: those of today's model, or usual ones for a stand-in."""
+        """The training parameters under XGBoost's names: today's model's, or usual ones if trees stand in for it."""
         with library("xgboost"):
             import xgboost  # noqa: F401
         if self.stand_in:
@@ -126,7 +126,7 @@ class XgboostRecipe(_BoostedRecipe):
         return xgboost_parameters(read_artifact(registered.manifest, registered.directory))
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Train one model for each sample. Returns files as XGBoost's `save_model("model.json")` writes them."""
+        """Train one model for each sample; returns model files as XGBoost's `save_model("model.json")` writes them."""
         with library("xgboost"):
             import xgboost
         data = in_columns(self.model, records, self.described)
@@ -168,11 +168,11 @@ class XgboostRecipe(_BoostedRecipe):
 
 
 def xgboost_parameters(content: bytes) -> Tuned:
-    """Training parameters inferred from the file of an XGBoost model, by the names that XGBoost gives them.
+    """Training parameters inferred from the file of an XGBoost model, under XGBoost's names.
 
     Raises
     ------
-    RehearsalFailed : the file lacks the sums that training leaves in it, such as where trees were written by hand
+    RehearsalFailed : the file lacks the sums that training leaves in it, as where trees were written by hand
     """
     learner = (parse_ubjson(content) if is_ubjson(content) else json.loads(content))["learner"]
     booster = learner["gradient_booster"]["model"]
@@ -263,7 +263,7 @@ class LightgbmRecipe(_BoostedRecipe):
     name = "lightgbm"
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """The training parameters by LightGBM's names: those of today's model, or usual ones for a stand-in."""
+        """The training parameters under LightGBM's names: today's model's, or usual ones if trees stand in for it."""
         with library("lightgbm"):
             import lightgbm  # noqa: F401
         if self.stand_in:
@@ -272,7 +272,7 @@ class LightgbmRecipe(_BoostedRecipe):
         return lightgbm_parameters(read_artifact(registered.manifest, registered.directory).decode())
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Train one model for each sample. Returns files as LightGBM's `save_model` writes them."""
+        """Train one model for each sample; returns model files as LightGBM's `save_model` writes them."""
         data = in_columns(self.model, records, self.described)
         return [self._trained(data, sample, tuned) for sample in samples]
 
@@ -299,7 +299,7 @@ class LightgbmRecipe(_BoostedRecipe):
 
 
 def lightgbm_parameters(text: str) -> Tuned:
-    """Training parameters that the text of a LightGBM model states or, if it states none, that its trees show."""
+    """Training parameters of a LightGBM model, from its text: those stated there, or else what its trees show."""
     head, _, tail = text.partition("\nend of trees")
     rounds = head.count("\nTree=")
     stated: dict[str, Any] = {key: _value(key, value) for key, value in _PARAMETER.findall(tail) if key in STATED}

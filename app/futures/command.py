@@ -71,7 +71,7 @@ def rehearse(
 
 
 def stress_of(texts: list[str]) -> str | list[dict[str, str]]:
-    """The stresses that an option names: `auto` or `none`, or a dict of `column` and `direction` for each text."""
+    """The stresses that option values name: `auto`, `none`, or a dict with `column` and `direction` for each value."""
     if texts in (["auto"], ["none"]):
         return texts[0]
     found = []

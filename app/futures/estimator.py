@@ -22,7 +22,7 @@ from app.registry.version import LoadedModel
 
 
 class EstimatorRecipe(RecipeOfOneManifest):
-    """Fits clones of the registered estimator."""
+    """Makes future models by fitting clones of the registered scikit-learn estimator."""
 
     name = "estimator"
     block = 1
@@ -33,7 +33,7 @@ class EstimatorRecipe(RecipeOfOneManifest):
 
     @classmethod
     def of_model(cls, model: LoadedModel) -> "EstimatorRecipe":
-        """The recipe of a registered estimator."""
+        """Build the recipe from the estimator of a registered model."""
         registered = model.registered
         content = read_artifact(registered.manifest, registered.directory)
         return cls(model, registered.manifest, read_content(registered.manifest.file.path, content, registered.trust))
@@ -50,7 +50,7 @@ class EstimatorRecipe(RecipeOfOneManifest):
         return {"estimator": type(self.estimator).__name__}
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:  # noqa: ARG002
-        """Fit one clone for each sample. Returns files in the format of today's estimator."""
+        """Fit one clone for each sample; returns model files in the format of today's estimator."""
         with library("sklearn"):
             from sklearn.base import clone
         columns = self.model.registered.columns

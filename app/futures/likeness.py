@@ -30,7 +30,7 @@ FEWEST = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """How far today's model lies from the future models that a recipe makes."""
+    """How far today's model lies from the future models that one recipe makes."""
 
     rank: float
     """Small where it is far from them: its rank among the held-back models, in (0, 1]."""
@@ -39,9 +39,13 @@ class Compared:
 
 
 def compared(loaded: LoadedModel, asking: Sequence[BlackBox], held_back: FutureModels, seed: int) -> Compared | None:
-    """Compare today's model with held-back models by their scores of answers; None for too few models or answers.
+    """Compare the scores of answers by today's model with those by held-back future models.
 
-    `asking` are the future models whose answers are scored; finding these raises the errors of `solve`.
+    None where there are too few models or answers.
+
+    Parameters
+    ----------
+    asking : future models; answers are sought for people whom they refuse, which raises the errors of `solve`
     """
     if held_back.count < 1.0 / SIGNIFICANCE - 1.0:
         return None

@@ -27,7 +27,7 @@ USUAL_RIDGE = 1.0
 
 
 class LinearRecipe(RecipeOfOneManifest):
-    """Fits logistic regressions on encoded points."""
+    """Makes future models that are logistic regressions on encoded points."""
 
     name = "linear"
     block = 20
@@ -37,7 +37,10 @@ class LinearRecipe(RecipeOfOneManifest):
         self.compare = compare and model.black_box.linear
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """The ridge penalty whose fit is nearest to today's model; the usual one where the two cannot be compared."""
+        """Find the ridge penalty whose fit to the records is nearest to today's model.
+
+        It is a usual penalty where today's model is not linear.
+        """
         if not self.compare:
             return {"ridge": USUAL_RIDGE}
         data = encoded(self.model, records, self.described)
@@ -59,7 +62,7 @@ class LinearRecipe(RecipeOfOneManifest):
         return {"ridge": best, "logits_differ_by": round(float(np.sqrt(distances[best])), 4)}
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Fit one logistic regression for each sample. Returns JSON files in the format `linear`."""
+        """Fit one logistic regression for each sample; returns JSON files in the format `linear`."""
         data = encoded(self.model, records, self.described)
         counts = np.array([np.bincount(sample.chosen, minlength=len(data.y)) for sample in samples], dtype=float)
         counts *= len(data.y) / counts.sum(axis=1, keepdims=True)

@@ -59,7 +59,7 @@ Batch = tuple[np.ndarray, np.ndarray]
 
 @dataclass(slots=True)
 class Networks:
-    """The parameters of k networks of one architecture, and of their optimiser.
+    """The parameters of k networks of one architecture, and the state of their optimiser.
 
     All parameters are in one array; layers are views of it.
     """
@@ -149,7 +149,7 @@ def _logit(outputs: Float[np.ndarray, "k b o"]) -> Float[np.ndarray, "k b"]:
 
 @dataclass(slots=True)
 class Training:
-    """Networks that are being trained, each on the records that were drawn for it."""
+    """k networks in training, each on its own sample of the records."""
 
     networks: Networks
     X: Float[np.ndarray, "n d"]
@@ -197,12 +197,12 @@ class Training:
 
 
 class NetworkRecipe(RecipeOfOneManifest):
-    """Trains networks of the architecture that a manifest describes.
+    """Makes future models that are networks of the architecture in the manifest.
 
     Parameters
     ----------
-    target : mean log-loss on its training records at which a pilot network stops; None to stop where its loss on
-        records that it has not seen is lowest
+    target : mean log-loss at which a pilot network stops, on its training records; None to stop where its loss on
+        unseen records is lowest
     """
 
     name = "network"
@@ -270,8 +270,11 @@ class NetworkRecipe(RecipeOfOneManifest):
 def pilot_steps(training: Training, measure: Callable[[], tuple[float, bool]]) -> int:
     """Train pilot networks, and return the number of steps that each later training takes.
 
-    It is `LONGER` times the number of steps after which the loss is small enough or, if it never is, at its lowest.
-    `measure` returns the loss of the pilots, and whether it is small enough.
+    The number is `LONGER` times the steps after which the pilots' loss is small enough or, if it never is, lowest.
+
+    Parameters
+    ----------
+    measure : returns the loss of the pilots, and whether it is small enough
     """
     least = LEAST_PASSES * training.pass_steps
     most = max(least, min(MOST_PASSES * training.pass_steps, MOST_STEPS))
@@ -293,9 +296,9 @@ def pilot_steps(training: Training, measure: Callable[[], tuple[float, bool]]) -
 def model_loss(model: LoadedModel, records: Records) -> float | None:
     """Mean log-loss of today's model on the reference records, after calibration; None without true outcomes.
 
-    The model is calibrated first, since the loss of a model that was trained with class weights says little of how well
-    it fits. The calibration shifts and shrinks its logits and never stretches them: a model that is right about every
-    record could be stretched to a loss of 0, which no training reaches.
+    Calibration comes first, because the loss of a model that was trained with class weights says little of how well it
+    fits. It shifts and shrinks the model's logits, but never stretches them: stretching could bring a model that is
+    right about every record to a loss of 0, which no training reaches.
     """
     if records.labels != "outcomes" or not records.of_reference:
         return None

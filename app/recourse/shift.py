@@ -119,14 +119,18 @@ class _FutureShift(Shift):
     def moments_at(
         self, row_raw: Float[np.ndarray, "p"], point: Float[np.ndarray, "m"], std: Float[np.ndarray, "d"]
     ) -> WeightMoments:
-        """Moments of the held-back models' weights, from their scores of a raw row and their slopes there."""
+        """Moments of the held-back models' weights, from their scores of a raw row and their slopes there.
+
+        `point` is the row as a homogeneous point; `std` is the noise of each encoded column.
+        """
         return future_moments(self._problem, row_raw, point, std, self._scale)
 
     def plan_moments(self, rows_raw: Float[np.ndarray, "n p"]) -> WeightMoments:
-        """Moments of the held-back models' weights for the joint scores of several raw rows.
+        """Moments of the held-back models' weights that describe the scores of several raw rows together.
 
-        For smooth models they are those of linear fits, whose regularity gives several times as high a joint bound as
-        the scores of these rows alone. Of a model in steps only these scores are used.
+        For a smooth model, they are moments of linear fits to the held-back models; being regular, these give a joint
+        bound several times as high as scores of the rows alone. For a model in steps, such as trees, only these scores
+        are used.
         """
         if self._problem.black_box.gradient is not None:
             return self._held_back

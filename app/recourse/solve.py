@@ -62,7 +62,8 @@ def solve(
     Parameters
     ----------
     plan_s : seconds for the joint bounds of a plan; where they take longer, wider bounds are returned
-    steps : as for `Questions.solve`
+    steps : whether to look for the order of changes that helps most, and for the values of provided features that the
+        model accepts
 
     Raises
     ------
@@ -75,7 +76,7 @@ def solve(
 
 
 class Questions:
-    """Several questions of one applicant, answered with one method; they share boundary samples and budget."""
+    """Several questions about one applicant, answered with one method; they share boundary samples and budget."""
 
     def __init__(self, problem: RecourseProblem, method: Method) -> None:
         self.problem, self.method, self.actions = problem, method, problem.action_set
@@ -91,7 +92,10 @@ class Questions:
 
     @cached_property
     def own_score(self) -> float | None:
-        """The model's score of the applicant's own record; None where it gives none, or time or budget ran out."""
+        """The model's score of the applicant's own record.
+
+        None where the model gives none that is finite, or time or budget ran out.
+        """
         try:
             score = float(self.meter.score_raw(self.problem.factual_raw[None])[0])
         except (DeadlineExceeded, BudgetExceeded):
@@ -99,7 +103,7 @@ class Questions:
         return None if math.isnan(score) else score
 
     def remember(self, result: RecourseResult) -> None:
-        """Keep the counterfactuals of an answer as candidates for later answers."""
+        """Keep the counterfactuals of a result as candidates for later answers."""
         for groundwork in (self.groundwork, *self._providing.values(), *self.alone):
             legal = groundwork.problem.action_set.contains
             groundwork.known.extend(one for one in result.counterfactuals if legal(one.row_raw[None])[0])
@@ -117,9 +121,10 @@ class Questions:
 
         Parameters
         ----------
-        future_validity : share of future models that must accept, in place of the problem's own; None for that one
-        steps : whether to look for the order of changes that helps most, and which values of provided features are
-            accepted
+        plan_s : seconds for the joint bounds of a plan; where they take longer, wider bounds are returned
+        future_validity : share of future models that must accept the answer; None for the share of the problem
+        steps : whether to look for the order of changes that helps most, and for the values of provided features that
+            the model accepts
         """
         began, calls, rows = time.perf_counter(), self.meter.calls, self.meter.rows
         if self.is_plan and self.problem.count > 1:
@@ -155,7 +160,10 @@ class Questions:
         return replace(result, diagnostics=Diagnostics.since(began, self.meter.calls - calls, self.meter.rows - rows))
 
     def providing(self, but: Frozen) -> Groundwork | None:
-        """The `Groundwork` after the person provides missing values, except of features `but`; None if none can be."""
+        """The `Groundwork` after the person provides all missing values that can be provided; None if there are none.
+
+        `but` has the indices of features that stay missing.
+        """
         actions = provided(self.groundwork.problem.action_set, but=but)
         if actions is None:
             return None
@@ -164,7 +172,7 @@ class Questions:
         return self._providing[actions.given]
 
     def apart(self, actions: ActionSet) -> Groundwork:
-        """A new `Groundwork` for `actions`, which shares no survey or samples with other questions."""
+        """A new `Groundwork` for the action set `actions`; it shares no survey or samples with other questions."""
         self.alone.append(Groundwork(replace(self.problem, action_set=actions), self.meter))
         return self.alone[-1]
 
@@ -210,7 +218,14 @@ class _Question:
         """The same with the share of future models that this question asks for; answers are compared by it."""
 
     def ask(self, frozen: Frozen, most_changes: int | None = None) -> Grounded | None:
-        """The better of the answers with and without missing values provided; None where nothing can be asked."""
+        """The better of two answers: one in which the person provides missing values, and one in which not.
+
+        The features in `frozen` stay as they are. None where a change that the request includes is then impossible.
+
+        Parameters
+        ----------
+        most_changes : largest number of changes, besides any limit of the request; None for no further limit
+        """
         questions, best = self.questions, None
         if frozen.isdisjoint(questions.actions.included):
             best = self._best_beginning(self._asking(questions.groundwork), frozen, most_changes, None)
@@ -222,10 +237,10 @@ class _Question:
         return best
 
     def with_more_time(self, result: RecourseResult) -> RecourseResult:
-        """The result; where its verdict blames the time limit, the verdict also says how long an answer takes.
+        """The result; if more time would help most, its verdict says how long an answer takes without a time limit.
 
-        The question is asked again without a limit of time, but not of a remote model, which is paid per call, nor for
-        a point of a curve.
+        To find out, the question is asked again without that limit. It is not asked again of a remote model, which is
+        paid per call, nor for a point of a curve.
         """
         problem = self.questions.groundwork.problem
         verdict = result.verdict

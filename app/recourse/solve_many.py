@@ -40,14 +40,14 @@ def solve_many(
     deadline_s: float = math.inf,
     steps: bool = True,
 ) -> list[Outcome]:
-    """The outcome of `solve` for each problem, in order; all of them ask the same black box.
+    """The outcome of `solve` for each problem, in order; all problems must have the same black box.
 
     Parameters
     ----------
     plan_s : seconds for the joint bounds of a plan; where they take longer, wider bounds are returned
     steps : as for `solve`
-    deadline_s : seconds for each applicant from now on, in place of the problems' own deadlines; applicants that share
-        calls share the sum of their seconds
+    deadline_s : seconds from now for each applicant, in place of the problems' own deadlines; applicants whose model
+        calls are joined share the sum of their seconds
     """
     if not problems:
         return []

@@ -36,9 +36,9 @@ Accepts: TypeAlias = Callable[[Float[np.ndarray, "v"]], Bool[np.ndarray, "v"]]
 
 
 def with_accepted(actions: ActionSet, meter: Meter, found: Sequence[Counterfactual]) -> list[Counterfactual]:
-    """The same counterfactuals, each with the values that the model accepts for every missing feature that it provides.
+    """The counterfactuals in `found`, with the accepted values of each missing feature that they provide.
 
-    Counterfactuals stay without these values once time or budget are used up.
+    Once time or budget are used up, counterfactuals are returned unchanged.
 
     Parameters
     ----------

@@ -20,9 +20,9 @@ from app.recourse.models.meter import Meter
 
 
 def with_steps(actions: ActionSet, meter: Meter, found: Sequence[Counterfactual]) -> list[Counterfactual]:
-    """The same counterfactuals, those of several changes with an order of steps, in at most one model call.
+    """The counterfactuals in `found`; each with several changes gets its steps. Takes at most one model call.
 
-    None has steps where time or budget are used up.
+    Where time or budget are used up, all are returned without steps.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class _Order:
         """A level, and a number that depends on it."""
 
     def steps(self, scores: Sequence[float], probability_of: Callable[[float], float | None]) -> tuple[Step, ...]:
-        """The steps in the best order, given the scores of `rows_raw`, the records after some of the changes."""
+        """The steps in the best order, from the `scores` of `rows_raw`, in which some of the changes are made."""
         known = dict(zip(self.rows_raw, scores, strict=True))
         broken: dict[Made, int] = {self.whole: 0}
         for some in sorted(self.rows_raw, key=len, reverse=True):

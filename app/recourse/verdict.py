@@ -66,7 +66,7 @@ UNPROVEN = frozenset((*SENTENCES.values(), LIMITED, NOTHING_PROPOSED))
 
 
 def all_refused(count: int) -> str:
-    """The sentence where the model itself has refused all `count` changes that the constraints allow."""
+    """The sentence for the case that the model has refused all `count` records that the constraints allow."""
     if not count:
         return "The constraints allow no change of this record."
     records = "record" if count == 1 else "records"

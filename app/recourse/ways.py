@@ -50,7 +50,7 @@ Frozen: TypeAlias = frozenset[int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounded:
-    """The result of one question, and the `Groundwork` that it was computed from."""
+    """The result of one question, and the `Groundwork` from which it was computed."""
 
     result: RecourseResult
     groundwork: Groundwork
@@ -58,12 +58,15 @@ class Grounded:
 
     @property
     def best(self) -> Counterfactual:
-        """The counterfactual of the result; the first member of a plan."""
+        """The counterfactual of the result; of a plan, its first member."""
         return self.result.counterfactuals[0]
 
     @property
     def needed(self) -> list[frozenset[int]]:
-        """Sets of features that no further way changes in full: all that this way changes, or parts that suffice."""
+        """Sets of features, none of which a further way may change in full.
+
+        They are the features that this way changes, and smaller sets of these whose changes suffice.
+        """
         return [frozenset(some) for some in (self.best.changed, *self.result.enough)]
 
     @property
@@ -73,7 +76,7 @@ class Grounded:
 
     @property
     def key(self) -> tuple[bool, float]:
-        """The key by which ways are sorted: those that meet the method's own constraint first, then by cost."""
+        """Sort key of ways: those that meet the method's own constraint first, then the cheaper ones."""
         if not self.found:
             return True, math.inf
         rows = self.result.counterfactuals
@@ -85,13 +88,13 @@ Waiting: TypeAlias = tuple[tuple[bool, float], int, Frozen, Grounded | None]
 
 
 class WaySearch:
-    """The search for further ways of one applicant to be accepted.
+    """The search for several ways in which one applicant can be accepted.
 
     Parameters
     ----------
-    first : the answer in which every feature may change; has a counterfactual
-    ask : gives the answer in which some features stay as they are, with at most so many changes (None for no limit);
-        None where nothing can be asked
+    first : the answer in which every feature may change; it has a counterfactual
+    ask : takes the features that stay as they are and the largest number of changes (None for no limit), and returns
+        the answer; None where nothing can be asked
     """
 
     def __init__(
@@ -154,7 +157,7 @@ class WaySearch:
         return sorted(found, key=lambda one: -withstands(self.problem, one.best.row_raw, wanted))
 
     def result(self, listed: list[Grounded]) -> RecourseResult:
-        """The ways that `run` found as one answer, or a verdict where it found none."""
+        """One answer with all ways in `listed`, which `run` found; a verdict where the list is empty."""
         if not listed:
             return self._excluded()
         wanted, first = self.problem.count, listed[0].result
