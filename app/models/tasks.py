@@ -5,6 +5,7 @@ Questions about an applicant are in `app.questions.use_cases`.
 
 import math
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -37,10 +38,10 @@ MOST_SAMPLES = 5
 PREPARED = 8
 """Models, the newest, that a child loads before it is asked about them."""
 
-IN_USE = 3
-"""How many times the bytes of its files and records a model takes, with what is computed of them once."""
+RECORDS_IN_USE, FILE_IN_USE = 2, 3
+"""How many times the bytes of its records, and of its file, a model takes, with what is computed of them once."""
 
-OWN_BYTES = 1_000_000
+OWN_BYTES = 100_000
 """What a model takes besides."""
 
 SIBLINGS_IN_MEMORY = 100
@@ -70,11 +71,17 @@ def _read(ref: ModelRef) -> LoadedModel:
 
 
 def _size(model: LoadedModel) -> int:
-    """Roughly: its records with their encoded points, and its file as numbers in memory."""
-    arrays = (model.reference.rows_raw, model.reference.X, model.reference.scores)
+    """Roughly: its records with their encoded points, its file as numbers in memory, and the leaves of its trees."""
+    records = (model.reference.rows_raw, model.reference.X, model.reference.scores)
+    leaves = [of for of in (model.black_box.forest, model.black_box.boxes) if of is not None]
+    sides = [side for of in leaves for side in (of.lower, of.upper)]
     artifact = model.registered.manifest.artifact
     file = 0 if isinstance(artifact, Endpoint) else (model.registered.directory / artifact.path).stat().st_size
-    return IN_USE * (sum(array.nbytes for array in arrays) + file) + OWN_BYTES
+    return RECORDS_IN_USE * _bytes(records) + FILE_IN_USE * file + _bytes(sides) + OWN_BYTES
+
+
+def _bytes(arrays: Iterable[np.ndarray]) -> int:
+    return sum(array.nbytes for array in arrays)
 
 
 @lru_cache(maxsize=SIBLINGS_IN_MEMORY)
