@@ -70,7 +70,7 @@ def test_preparing_loads_every_active_model_and_asks_it_once(store: Store, monke
 def test_models_are_kept_by_their_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     models = sorted((tasks._size(model.load()), model.name, model) for model in store.open().list())
     first, second, third = (ModelRef.of(store, model) for *_, model in models[2::-1])
-    assert models[0][0] > 1_000_000
+    assert models[0][0] > tasks.OWN_BYTES
     monkeypatch.setattr(kept, "_kept", kept.Kept(models[2][0] + models[1][0]))
     assert tasks.ready(first) == tasks.ready(second) == tasks.ready(first) == []
     assert tasks.ready(third) == [second.name]  # asked about least recently
