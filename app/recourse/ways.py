@@ -27,13 +27,15 @@ from app.recourse.counterfactual import Counterfactual
 from app.recourse.method_run import Groundwork
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
-from app.recourse.robustness.future_validity import reaches, withstands
+from app.recourse.robustness.future_validity import reaches, stressed_share, withstands
 from app.recourse.verdict import Reason, Relaxation, Verdict
 
 MOST_QUESTIONS = 16
 """Questions for each way that is asked for, and for each excluded set, after which no more are asked."""
 FEW_CHANGES = 3
 """Changes that a further way may have where the first has fewer; else it has no more than the first."""
+LEEWAY = 0.1
+"""By how much the share under stress may miss the asked one before a way comes after others that cost more."""
 FEWER_WARNING = (
     "{} ways were asked for that differ in what they change and meet the same constraints as the first; {} found{}."
 )
@@ -113,7 +115,7 @@ class WaySearch:
     def run(self) -> list[Grounded]:
         """Search the ways: as many as are asked for, or fewer if fewer exist or time runs out.
 
-        The cheapest comes first; under stress, the one that withstands most.
+        The cheapest comes first; under stress, before it, those that withstand more.
         """
         listed: list[Grounded] = []
         closed = [frozenset(some) for some in self.problem.action_set.barred]
@@ -154,7 +156,8 @@ class WaySearch:
         found, wanted = self._in_order(listed), self.problem.future_validity
         if wanted is None or not self.problem.under_stress:
             return found
-        return sorted(found, key=lambda one: -withstands(self.problem, one.best.row_raw, wanted))
+        # Of so few models, a share near the asked one does not tell ways apart.
+        return sorted(found, key=lambda one: -min(stressed_share(self.problem, one.best.row_raw), wanted - LEEWAY))
 
     def result(self, listed: list[Grounded]) -> RecourseResult:
         """One answer with all ways in `listed`, which `run` found; a verdict where the list is empty."""

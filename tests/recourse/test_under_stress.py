@@ -127,19 +127,21 @@ def test_the_curve_is_that_of_the_models_themselves() -> None:
     assert [point.strength for point in one.future.stressed.curve] == [0.0, *STRENGTHS]
 
 
-def test_of_several_ways_the_one_that_withstands_most_comes_first() -> None:
-    """It was the cheapest one, though nearly all changed models refused it, and the one that all accept came last."""
+def test_of_several_ways_those_that_withstand_more_come_first() -> None:
+    """The cheapest came first, though nearly all changed models refused it; the one that all accept came last.
+
+    Ways that nearly reach the asked share of 0.9 count as equal: of 18 models, one or two do not tell them apart.
+    """
     futures, method, several = with_stress(hardest=2.0), METHODS["robust_mpm"], 0
     assert futures.stressed_search is not None
     models = futures.stressed_search.models
     for row_raw in REJECTED[:12]:
         result = solve(replace(asked(row_raw, 0.9, "stress", futures), count=3), method, method.params())
         rows_raw = np.array([one.row_raw for one in result.counterfactuals])
-        accepted = (models.scores_raw(rows_raw) >= 0.0).reshape(len(rows_raw), len(STRESSES), len(STRENGTHS), EACH)
-        up_to = [accepted[:, :, : k + 1].mean(axis=(2, 3)).min(axis=1) for k in range(len(STRENGTHS))]
-        strengths = [sum(np.minimum.accumulate(one >= 0.9)) for one in np.transpose(up_to)]
+        accepted = (models.scores_raw(rows_raw) >= 0.0).reshape(len(rows_raw), len(STRESSES), -1).mean(axis=2)
+        held = [min(share, 0.8) for share in accepted.min(axis=1)]
         costs = [one.cost for one in result.counterfactuals]
-        several += len(set(strengths)) > 1
-        order = [(-held, cost) for held, cost in zip(strengths, costs, strict=True)]
-        assert order == sorted(order), (strengths, costs)
+        several += len(set(held)) > 1
+        order = [(-share, cost) for share, cost in zip(held, costs, strict=True)]
+        assert order == sorted(order)
     assert several > 0

@@ -144,7 +144,7 @@ function followList({ applicant, changes }) {
   return items.length > 0 && h("div", h("p", "What follows from it:"), h("ul.follows", ...items));
 }
 
-/** The ways of an answer, the least effort first: the members of a plan have an order of their own. */
+/** The ways of an answer in its order, but the least effort first of a plan, whose members have another order. */
 function ordered({ method, counterfactuals }) {
   const isPlan = state.methods.some(({ name, yields }) => name === method.name && yields === "plan");
   return isPlan ? [...counterfactuals].sort((a, b) => a.cost.total - b.cost.total) : counterfactuals;
@@ -153,7 +153,8 @@ function ordered({ method, counterfactuals }) {
 /** @param answer with counterfactuals @param onWish null for no such buttons */
 export function wayCards(answer, onWish = null) {
   const ways = ordered(answer);
-  const cardOf = (way, i) => card(way, ways.slice(0, i), answer.factual, onWish);
+  const least = Math.min(...ways.map(({ cost }) => cost.total));
+  const cardOf = (way, i) => card(way, ways.slice(0, i), least, answer.factual, onWish);
   return h("div.cards", ...ways.map(cardOf));
 }
 
@@ -170,24 +171,23 @@ export const waysParts = (answer, onWish) => [
   answer.plan && planBounds(answer.plan, ordered(answer)),
 ];
 
-/** @param before those that are shown before it */
-function card(way, before, factual, onWish) {
+/** @param before those that are shown before it @param least cost of any way */
+function card(way, before, least, factual, onWish) {
   const number = before.length + 1;
   const id = `way-${number}${onWish ? "" : "-stored"}`;
   return h(
     "article.card",
     { "aria-labelledby": id, style: { "--order": String(number) } },
-    h("h4.part", { id }, `Way ${number}`, h("span.unseen", ", "), effort(way, before)),
+    h("h4.part", { id }, `Way ${number}`, h("span.unseen", ", "), effort(way.cost.total, least)),
     h("p.part.apart", `${changeCount(way.changes)}${before.length === 0 ? "" : `. ${differenceText(way, before)}`}`),
     ...wayParts(way, factual, onWish),
   );
 }
 
-/** How much effort a way takes, against the first one. */
-function effort(way, before) {
-  const least = before[0]?.cost.total;
-  const times = least > 0 ? formatShort(Number((way.cost.total / least).toPrecision(2))) : null;
-  if (before.length === 0) return h("span.effort.least", "least effort");
+/** How much effort a way takes, against the one that takes the least. */
+function effort(cost, least) {
+  const times = least > 0 ? formatShort(Number((cost / least).toPrecision(2))) : null;
+  if (cost === least) return h("span.effort.least", "least effort");
   return times !== null && h("span.effort", times === "1" ? "same effort" : `${times} × the effort`);
 }
 
