@@ -35,7 +35,7 @@ class Calibrations:
     Parameters
     ----------
     lane : pool of child processes for the calibrations that requests ask for
-    aside : pool of child processes that keeps the stored corrections up to date; it starts with the first of them
+    aside : pool of child processes that keeps the stored corrections up to date; started with the first correction
     """
 
     def __init__(self, settings: Settings, store: Store, models: Models, lane: Pool, aside: Pool) -> None:
@@ -48,13 +48,13 @@ class Calibrations:
         self._known: dict[str, tuple[Versions, float]] = {}
 
     async def of(self, model_id: str) -> Json:
-        """The calibration of all versions of a model; also stores their corrections.
+        """The calibration of all versions of a model; also stores the corrections of these versions.
 
         Raises
         ------
         UnknownModel : no version of the model is registered
         LedgerUnavailable : the ledger cannot be read
-        Overloaded, LaneCrashed, LaneTimeout : no child was free in time, the child died, or it took too long
+        Overloaded, LaneCrashed, LaneTimeout : no child process was free in time, or it crashed, or it took too long
         """
         self._models.require_known(model_id)
         with long_calls():
@@ -64,7 +64,7 @@ class Calibrations:
     # --- by itself ---
 
     def watch(self) -> None:
-        """From now on, store the corrections of a model when a version of it is registered, and once an hour."""
+        """From now on, store the corrections of a model when a version of the model is registered, and once an hour."""
         if self._automatic:
             self._watch.start()
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def calibration(
     model_id: Annotated[str, typer.Argument(metavar="ID", help="Id of a model, without a version.")],
 ) -> None:
-    """Compare the promised shares of future models with what the next versions kept, and store the shares kept."""
+    """Compare promised shares of future models with what the next versions kept, and store the corrections."""
     settings = read_settings()
     from app.calibration.report import calibration as compute
     from app.ledger.ledger import FILE

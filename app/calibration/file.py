@@ -17,7 +17,7 @@ from app.registry.manifest import CALIBRATION
 
 
 class CalibrationRecord(BaseModel):
-    """Contents of ``calibration.json``."""
+    """The contents of a file ``calibration.json``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,7 +27,10 @@ class CalibrationRecord(BaseModel):
 
 
 def read_calibration(directory: Path) -> Calibration | None:
-    """The correction stored for a version; None if its directory holds none, or a damaged file, which is logged."""
+    """The correction that is stored for a version; None if its directory has no such file, or the file is damaged.
+
+    A damaged file is logged.
+    """
     found = stamp(directory / CALIBRATION)
     return None if found is None else _read(directory, found)
 
@@ -44,7 +47,7 @@ def _read(directory: Path, of: Stamp) -> Calibration | None:  # noqa: ARG001
 
 
 def write_calibration(directory: Path, calibration: Calibration | None) -> None:
-    """Store the correction of a version in its directory, unless it is there already. Raises `OSError`."""
+    """Store the correction of a version in its directory, unless the same is stored already. Raises `OSError`."""
     content = CalibrationRecord(correction=calibration).model_dump_json(indent=2).encode() + b"\n"
     path = directory / CALIBRATION
     if (read_regular(path) if path.exists() else None) != content:

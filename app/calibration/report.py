@@ -153,7 +153,7 @@ class CalibrationAnswer(Kept):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """One counterfactual that was given to an applicant, with the promised share of future models that accept it."""
+    """One counterfactual that an applicant was given, and the share of future models promised to accept it."""
 
     method: str
     promised: float
@@ -165,7 +165,7 @@ class Promise:
 
 @dataclass(slots=True, kw_only=True)
 class Checks:
-    """The promises of one version, and whether the next version keeps each of them."""
+    """The promises of one version, and for each of them whether the next version keeps it."""
 
     model: RegisteredModel | None
     """None where the version is not registered any more."""
@@ -178,7 +178,9 @@ class Checks:
 
 
 def calibration(store: Store, model_id: str, *, deadline_s: float) -> Json:
-    """The `CalibrationAnswer` of a model as JSON; stores each version's correction if there was time for all checks.
+    """The `CalibrationAnswer` of a model, as JSON.
+
+    If there was time for all checks, also stores the correction of each version.
 
     Raises
     ------

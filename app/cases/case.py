@@ -174,7 +174,7 @@ class CaseFile(AnswerPart):
 
 
 def proof_of(link: Link) -> ProofLink:
-    """The part of a case file about one entry in the chain of the ledger."""
+    """The part of a case file about one entry of the ledger's chain."""
     entry = link.record.entry
     return ProofLink(
         number=entry.number,

@@ -52,9 +52,9 @@ MOST_LATER = 10
 
 
 class Cases:
-    """Letters, reviews and case files of recourse, for callers who may see the recourse.
+    """Letters, reviews and case files about recourse that the caller may see.
 
-    Every method raises `UnknownRecourse`, `Erased` and `LedgerUnavailable` where the recourse cannot be read.
+    Every method raises `UnknownRecourse`, `Erased` or `LedgerUnavailable` where the recourse cannot be read.
     """
 
     def __init__(
@@ -70,13 +70,16 @@ class Cases:
         self, recourse_id: str, *, channel: Channel, sent_at: datetime | None = None, addressee: tuple[str, ...] = (),
         language: str | None = None, text: str | None = None,
     ) -> bytes:  # fmt: skip
-        """Record a letter as sent, and return the recorded letter as the bytes of its JSON.
+        """Record a letter as sent, and return the recorded letter, as the bytes of its JSON.
+
+        After an error, nothing is recorded.
 
         Parameters
         ----------
+        channel : how the letter was sent
         sent_at : time of sending; now, if absent
         language : language of the letter; the operator's default, if absent
-        text : what was sent, where it is not the letter of the service
+        text : the text that was sent, if it is not the letter that the service writes
 
         Raises
         ------
@@ -84,8 +87,6 @@ class Cases:
         UnknownModel, ModelUnusable and others of `Notices.notice` : the model cannot be asked for reasons
         InvalidRequest : `sent_at` is before the answer or in the future, there is no letter in the language, or both a
             text and a language are given
-
-        After an error, nothing is recorded.
         """
         if text is not None and language is not None:
             raise InvalidRequest(faults=[Fault("/text", "is instead of a letter in a language: give one of them")])
@@ -119,7 +120,10 @@ class Cases:
         return await self._recorded(Kind.SENT, letter, status=letter.channel.value)
 
     async def letter(self, recourse_id: str, letter_id: str) -> Json:
-        """The recorded letter with this id. Raises `UnknownRecourse`, too, where no letter has it."""
+        """The recorded letter about a recourse that has the id `letter_id`, as JSON.
+
+        Raises `UnknownRecourse` also where there is no such letter.
+        """
         for link in await self._links(recourse_id):
             if link.record.entry.kind is Kind.SENT and link.record.entry.id == letter_id:
                 found: Json = json.loads(personal_data(link.record).answer)
@@ -130,15 +134,22 @@ class Cases:
         self, recourse_id: str, *, by: str, reason: str, corrections: Mapping[str, Any], model: str | None = None,
         decision: Outcome | None = None,
     ) -> bytes:  # fmt: skip
-        """Record the review of a case, after asking the model about corrected data if there are any.
+        """Record the review of a case, and return it as the bytes of its JSON.
 
-        Returns the bytes of the review's JSON. Raises `InvalidRequest` without corrections and decision; where data are
-        corrected, also the errors of `Questions.ask`. Nothing is then recorded.
+        If data are corrected, the model is asked about the corrected record first. After an error, nothing is recorded.
 
         Parameters
         ----------
-        corrections : corrected values by feature
-        model : the version that is asked; the newest active one, if absent
+        by : who reviewed the case
+        reason : why the case was reviewed or decided
+        corrections : corrected values by feature; may be empty
+        model : the version that is asked; the newest active version, if absent
+        decision : what a person decided, if so
+
+        Raises
+        ------
+        InvalidRequest : there are neither corrections nor a decision
+        UnknownModel and others of `Questions.ask` : the model cannot be asked about the corrected record
         """
         if not corrections and decision is None:
             raise InvalidRequest(faults=[Fault("", "a review has corrections, a decision, or both")])
@@ -161,7 +172,10 @@ class Cases:
         return await self._recorded(Kind.REVIEWED, review, status=decision and decision.value, **facts)
 
     async def file(self, recourse_id: str) -> CaseFile:
-        """The case file of a recourse. Models are asked for missing reasons, and whether later versions keep ways."""
+        """The case file of a recourse.
+
+        Models are asked for missing reasons, and whether later versions still accept the counterfactuals.
+        """
         links = await self._links(recourse_id)
         given = links[0].record
         answer: Json = json.loads(await self._given.answer(recourse_id))

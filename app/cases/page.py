@@ -20,7 +20,7 @@ TEMPLATES = files("app.cases") / "templates"
 
 
 def html(file: CaseFile, models: Models) -> str:
-    """The HTML page of a case file; features have labels while the version that answered is still registered."""
+    """The HTML page of a case file; it shows labels of features if the version that answered is still registered."""
     features: dict[str, Feature] = {}
     title = str(file.answer["model"]["id"])
     try:

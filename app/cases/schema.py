@@ -21,7 +21,7 @@ MOST_TEXT = 50_000
 
 
 def readable(text: str) -> str:
-    """The text itself. Raises a validation error where a line has characters that cannot be printed."""
+    """The text, unchanged. Raises a validation error if a line has characters that cannot be printed."""
     if not all(line.isprintable() for line in text.replace("\t", " ").split("\n")):
         raise PydanticCustomError("not_printable", "must consist of printable characters")
     return text

@@ -56,7 +56,7 @@ cli.add_typer(db.cli, name="db")
 
 
 def main() -> None:
-    """Run the command line; the entry point `recourse`."""
+    """Run the command line; it is the entry point `recourse`."""
     try:
         cli()
     except (RecourseError, CommandError) as error:

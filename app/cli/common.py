@@ -39,11 +39,11 @@ RecourseArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of a rec
 
 
 class CommandError(Exception):
-    """Raised where a command fails; the message is for its user."""
+    """Raised where a command fails; its message is for the user of the command."""
 
 
 def read_settings(**overrides: Any) -> "Settings":
-    """The settings of the environment, overridden by options that are not None. Raises `CommandError`."""
+    """The settings from the environment, overridden by the `overrides` that are not None. Raises `CommandError`."""
     from pydantic import ValidationError
 
     from app.registry.form_sentences import sentence_of
@@ -57,7 +57,7 @@ def read_settings(**overrides: Any) -> "Settings":
 
 
 def new_table(*headings: str) -> "Table":
-    """An empty table with these headings."""
+    """An empty table whose columns have the given headings."""
     from rich import box
     from rich.table import Table
 
@@ -81,7 +81,7 @@ def print_table(table: "Table") -> None:
 
 
 def open_registry(*, trust_pickle: bool | None = None) -> "Registry":
-    """The registry of models that the settings name."""
+    """The registry of models in the directory that the settings name."""
     settings = read_settings(trust_pickle=trust_pickle)
     from app.registry.registry import Registry
     from app.registry.trust import Trust
@@ -91,7 +91,10 @@ def open_registry(*, trust_pickle: bool | None = None) -> "Registry":
 
 @contextmanager
 def memory_limit(megabytes: int) -> Iterator[None]:
-    """Limits this process, in the block, to so many MiB of address space, like a child of the service; 0: no limit."""
+    """Context in which this process may use only so many MiB of address space, like a child process; 0 for no limit.
+
+    Raises `CommandError` where that is not enough.
+    """
     before = resource.getrlimit(resource.RLIMIT_AS)
     if megabytes:
         resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, before[1]))
@@ -107,7 +110,10 @@ def memory_limit(megabytes: int) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(what: str) -> "Iterator[Callable[[int, int], None]]":
-    """A function that shows how many of a total are done, on standard error if that is a terminal."""
+    """Context with a progress bar on standard error, if that is a terminal.
+
+    Yields a function that sets two numbers: how many are done, and how many there are in total.
+    """
     from rich.console import Console
     from rich.progress import Progress
 
@@ -117,10 +123,10 @@ def progress_bar(what: str) -> "Iterator[Callable[[int, int], None]]":
 
 
 def one_thread(*, openmp: bool = False) -> None:
-    """Limit numeric libraries that are imported later to one thread, as matrix products are small here.
+    """Limit numeric libraries to one thread, as matrix products are small here; for libraries that are imported later.
 
-    With `openmp` this also holds for libraries that train or ask trees, whose threads delay each other on few
-    processors.
+    `openmp` says whether to limit OpenMP as well: it is used by libraries that train or ask trees, whose threads delay
+    each other on few processors.
     """
     from app.pool.child import ONE_THREAD
 
@@ -128,7 +134,7 @@ def one_thread(*, openmp: bool = False) -> None:
 
 
 def report(begins: str, model: "RegisteredModel") -> None:
-    """Print what a registration found: a line that starts with `begins`, then notes and warnings."""
+    """Print what a registration found: a line that starts with the text `begins`, then notes and warnings."""
     found = model.registration
     typer.echo(f"{begins} accepts {found.favourable:,} of {found.records:,} reference records.")
     for note in found.notes:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_ledger() -> "Iterator[Ledger]":
-    """The existing ledger, open in the block and migrated to this release. Raises `CommandError` if there is none."""
+    """Context with the ledger, which has to exist and is migrated to this release.
+
+    Raises `CommandError` if there is no ledger or it cannot be used.
+    """
     from app.ledger.ledger import FILE, Ledger
 
     settings = read_settings()
@@ -27,7 +30,7 @@ def open_ledger() -> "Iterator[Ledger]":
 
 @contextmanager
 def open_store() -> "Iterator[Engine]":
-    """The database of ledger and keys, open in the block and migrated to this release. Raises `CommandError`."""
+    """Context with the engine of the database of ledger and keys, migrated to this release. Raises `CommandError`."""
     from app.store.migrate import upgrade as migrate
 
     with ledger_engine() as engine:
@@ -37,7 +40,7 @@ def open_store() -> "Iterator[Engine]":
 
 @contextmanager
 def ledger_engine() -> "Iterator[Engine]":
-    """The database of ledger and keys, open in the block and not migrated.
+    """Context with the engine of the database of ledger and keys, which is not migrated.
 
     Errors of the database are raised as `CommandError`.
     """

@@ -24,9 +24,9 @@ def serve(host: HostOption = None, port: PortOption = None) -> None:
 
 
 def worker() -> None:
-    """Run a worker that computes jobs; any number of workers share one RECOURSE_DATABASE_URL.
+    """Run a worker, which computes jobs; any number of workers may share one RECOURSE_DATABASE_URL.
 
-    With RECOURSE_WORKER_PORT it answers /health and /metrics.
+    With RECOURSE_WORKER_PORT the worker answers /health and /metrics.
     """
     settings = read_settings()
     if settings.worker_port is not None:
@@ -38,7 +38,10 @@ def worker() -> None:
 
 
 def refuse_taken(host: str, port: int, setting: str = "--port or RECOURSE_PORT") -> None:
-    """Raise `CommandError` if no server can listen on this host and port; `setting` names what chooses another port."""
+    """Raise `CommandError` if no server can listen on this host and port.
+
+    `setting` is what the message names for choosing another port.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -55,7 +58,7 @@ def refuse_taken(host: str, port: int, setting: str = "--port or RECOURSE_PORT")
 
 
 def start_children() -> None:
-    """Start the fork server, which imports what children need while this process imports the rest."""
+    """Start the fork server; it imports what child processes need, while this process imports what itself needs."""
     from app.pool.child import start_fork_server
 
     start_fork_server()

@@ -34,7 +34,7 @@ KEPT = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One attempt to answer the request that came with an idempotency key; it holds the key."""
+    """One attempt to answer a request that came with an idempotency key; the attempt holds the key."""
 
     name: str
     attempt: str
@@ -45,7 +45,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotentAnswer:
-    """A response that was sent, and is sent again for the same idempotency key."""
+    """A response that was sent; it is sent again if the request is repeated with the same idempotency key."""
 
     status: int
     headers: Mapping[str, str]
@@ -53,19 +53,19 @@ class IdempotentAnswer:
 
 
 class IdempotentAnswers:
-    """The idempotent answers in one database; safe to use from several threads, processes and machines."""
+    """The idempotent answers in one database; several threads, processes and machines may use the database at once."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
     def claim(self, name: str, digest: str, ids: str, now: datetime) -> Attempt | IdempotentAnswer:
-        """The answer that the request received before, or an attempt that now holds the key for `LEASE`.
+        """The answer that the request got before; if there is none, a new attempt, which holds the key for `LEASE`.
 
         Parameters
         ----------
-        name : digest of key and caller, which reveals neither
+        name : digest of key and caller; it reveals neither of them
         digest : digest of the request
-        ids : start of the ids that the request assigns, if this is the first attempt
+        ids : start of the ids that the request assigns; not used if an earlier attempt has assigned ids
 
         Raises
         ------
@@ -89,16 +89,19 @@ class IdempotentAnswers:
         return attempt
 
     def renew(self, attempt: Attempt, now: datetime) -> None:
-        """Let the attempt hold its key for another `LEASE`; no effect once the request is answered."""
+        """Let the attempt hold its key for another `LEASE` from now; no effect once the request is answered."""
         unanswered = _own(sa.update(answers), attempt).where(answers.c.status.is_(None))
         with writing(self._engine) as connection:
             connection.execute(unanswered.values(until=timestamp(now + LEASE)))
 
     def keep(self, attempt: Attempt, answer: IdempotentAnswer, recourse: str | None, now: datetime) -> bool:
-        """Keep an answer for `KEPT`; `recourse` is the id of the recourse or job in the answer.
+        """Keep an answer for `KEPT`, and return whether it is kept.
 
-        Returns whether it is kept: not if the recourse was erased meanwhile, which frees the key, or if another attempt
-        has taken over.
+        It is not kept if its recourse was erased meanwhile, which frees the key, or if another attempt has taken over.
+
+        Parameters
+        ----------
+        recourse : id of the recourse or job in the answer
         """
         values = {
             "status": answer.status,
@@ -115,28 +118,30 @@ class IdempotentAnswers:
             return bool(connection.execute(_own(sa.update(answers), attempt).values(**values)).rowcount)
 
     def release(self, attempt: Attempt, now: datetime) -> None:
-        """Free the key of a request that was refused or has failed, so that it may be sent again at once.
+        """Free the key of a request that was refused or has failed, so that the request may be sent again at once.
 
-        The ids of the request stay: a write that seemed to fail may still succeed. A late renewal has no effect.
+        The ids of the request stay reserved: a write that seemed to fail may still succeed. Calling `renew` afterwards
+        has no effect.
         """
         with writing(self._engine) as connection:
             connection.execute(_own(sa.update(answers), attempt).values(until=timestamp(now), attempt=""))
 
     def erase(self, ids: Sequence[str]) -> int:
-        """Delete the answers with a recourse or job of one of these ids; returns their number."""
+        """Delete the idempotent answers that hold one of the recourses or jobs `ids`; returns how many these are."""
         with writing(self._engine) as connection:
             erased = connection.execute(sa.delete(answers).where(answers.c.recourse.in_(ids))).rowcount
         overwrite_log(self._engine)
         return erased
 
     def sweep(self, now: datetime, by_clock: datetime | None = None) -> int:
-        """Delete expired answers and abandoned keys; returns their number.
+        """Delete expired answers and abandoned keys; returns how many were deleted.
 
-        Answers that expire later than one that is given now are deleted, too: they were kept under a wrong clock.
+        Answers are deleted, too, if they expire later than an answer that would be kept now: their time comes from a
+        clock that was wrong.
 
         Parameters
         ----------
-        now : the newest time that has come for sure, even if this machine's clock is wrong
+        now : the latest time that has certainly passed, even if this machine's clock is wrong
         by_clock : the time of this machine's clock, which may be ahead of `now`; `now` where absent
         """
         over = answers.c.status.is_not(None) & (answers.c.until < timestamp(now))

@@ -45,9 +45,9 @@ Handle = Callable[[Request], Awaitable[Response]]
 
 
 async def answer_once(request: Request, caller: str, handle: Handle) -> Response:
-    """Handle a request that has an idempotency key; when it is sent again, it gets the first answer.
+    """Handle a request that has an idempotency key; if the request is sent again, it gets the first answer.
 
-    Only success is kept: a request that was refused or has failed may be sent again.
+    Only an answer of success is kept: a request that was refused or has failed may be sent again.
 
     Raises
     ------

@@ -36,7 +36,7 @@ MOST_CALLERS = 10_000
 def refuse_open(settings: Settings, any_key: Callable[[], bool]) -> None:
     """Raise `Open` if other machines could use the service without a key.
 
-    `any_key` says whether a key exists; it is called only where that matters.
+    `any_key` returns whether a key exists; it is called only if the result depends on it.
     """
     if not _is_public(settings):
         return
@@ -75,7 +75,7 @@ def _address(settings: Settings) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """The rate limit of one caller, and what is left of it."""
+    """The rate limit of one caller, and how many requests are left to the caller."""
 
     limit: int
     """Requests per `WINDOW_S`."""
@@ -86,10 +86,10 @@ class Rate:
 
 
 class Rounds:
-    """Lets one request of each caller proceed in each iteration (round) of the event loop, so that none delays others.
+    """Lets one request of each caller proceed in each iteration (round) of the event loop.
 
-    Reading and checking a request is one step of the loop; a hundred that one caller sends at once would be a hundred
-    steps in a row.
+    So no caller delays the others: reading and checking a request is one step of the loop, and a hundred requests that
+    one caller sends at once would otherwise be a hundred steps in a row.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Rounds:
         """For each caller whose request went on in this round, those that go on in the next ones."""
 
     async def turn(self, caller: str) -> None:
-        """Wait for a round, possibly the current one, in which no other request of the caller proceeds."""
+        """Wait for a round in which no other request of this caller proceeds; it may be the current round."""
         loop = asyncio.get_running_loop()
         if (waiting := self._waiting.get(caller)) is not None:
             turn: asyncio.Future[None] = loop.create_future()
@@ -120,7 +120,7 @@ class Rounds:
 
 
 class Access:
-    """Checks keys, scopes, hosts and rates of the requests to this process; used from one event loop."""
+    """Checks the key, scope, host and rate of each request to this process; used from one event loop."""
 
     def __init__(self, settings: Settings, recorder: Recorder) -> None:
         self._settings = settings
@@ -135,12 +135,12 @@ class Access:
         self.rounds = Rounds()
 
     async def identify(self, offered: str | None) -> Key | None:
-        """The stored key that `offered`, the text in a request, stands for; None if no key is needed.
+        """The stored key to which the text `offered` of a request belongs; None if the service needs no key.
 
         Raises
         ------
-        KeyRequired : the text is missing
-        InvalidKey : the key is unknown or revoked
+        KeyRequired : the request has no such text
+        InvalidKey : the key is unknown or revoked, or its secret is wrong
         NotReady : the keys cannot be read now
         """
         if self._settings.auth != "off":
@@ -156,17 +156,17 @@ class Access:
         return key
 
     def require(self, key: Key | None, scopes: Collection[Scope]) -> None:
-        """Raise `InsufficientScope` unless the key has one of the scopes."""
+        """Raise `InsufficientScope` unless the key has at least one of the scopes; a request without a key passes."""
         if key is not None and key.scopes.isdisjoint(scopes):
             names = sorted(scopes)
             wanted = f"the scope {names[0]}" if len(names) == 1 else f"one of the scopes {', '.join(names)}"
             raise InsufficientScope(f"This endpoint needs a key with {wanted}.", scopes=names)
 
     def require_own_host(self, hosts: Sequence[str], arrived_at: str) -> None:
-        """Raise `Misdirected` if a request without a key names another host than this machine.
+        """Raise `Misdirected` if a request without a key names a host that may not be this machine.
 
-        A web page can point its own name at this machine (DNS rebinding), and then the browser lets it read every
-        answer. It cannot do so with the names that this method accepts.
+        A web page can make its own name resolve to this machine (DNS rebinding); then the browser lets the page read
+        every answer. A page cannot do so with the names that this method accepts.
 
         Parameters
         ----------
@@ -185,7 +185,10 @@ class Access:
             )
 
     def count(self, caller: str) -> Rate | None:
-        """Count a request of a caller and return the caller's rate; None without a limit. Raises `TooManyRequests`."""
+        """Count one request of a caller, and return the caller's rate; None if there is no limit.
+
+        Raises `TooManyRequests` if the caller has no request left.
+        """
         limit = self._settings.rate_limit
         if limit is None:
             limit = 0 if self._open else RATE_WITH_KEYS

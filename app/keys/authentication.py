@@ -29,9 +29,9 @@ Headers = MutableMapping[str, str]
 
 
 async def admit(request: Request, scopes: Collection[Scope]) -> str:
-    """Admit a request, before its body is read, and return its caller; empty where no key is needed.
+    """Admit a request before its body is read, and return its caller.
 
-    A caller is a text, such as ``key`` and the id of the key.
+    The caller is a text: ``key`` and the id of the key; empty where the service needs no key.
 
     Raises
     ------
@@ -84,6 +84,6 @@ def _add_rate(request: Request, rate: Rate) -> None:
 
 
 def extra_headers(scope: MutableMapping[str, Any]) -> Headers:
-    """The headers that are added to any response to this request; the caller may add further ones to the result."""
+    """A dict of headers that are added to any response to this request; more headers may be put into the dict."""
     headers: Headers = scope.setdefault("extra_headers", {})
     return headers

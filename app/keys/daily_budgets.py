@@ -21,11 +21,11 @@ WRITE_S = 1.0
 
 
 class DailyBudgets:
-    """Counts the records that models are asked about for each key in a day; used from one event loop.
+    """Counts, for each API key and day, the records that models are asked about; used from one event loop.
 
     Parameters
     ----------
-    default : records per day for a key without a budget of its own; 0 for no limit
+    default : most records per day for a key that has no budget of its own; 0 for no limit
     """
 
     def __init__(self, default: int, recorder: Recorder, metrics: Metrics) -> None:
@@ -39,9 +39,9 @@ class DailyBudgets:
         self._closing = asyncio.Event()
 
     async def require(self) -> None:
-        """Raise `DailyBudgetSpent` if the key of the current request has no budget left today.
+        """Raise `DailyBudgetSpent` if the key of the current request has no budget left today (UTC).
 
-        Raises `NotReady` if the database cannot say what is left.
+        Raises `NotReady` if the database cannot be asked what is left.
         """
         key = asking.get()
         if key is None or not (limit := self._default if key.model_rows is None else key.model_rows):
@@ -55,7 +55,7 @@ class DailyBudgets:
             raise DailyBudgetSpent(detail, retry_after_s=(midnight - now).total_seconds())
 
     def spend(self, key: str | None, rows: int) -> None:
-        """Count records that a model was asked about for a key; no error where the budget is exceeded."""
+        """Count `rows` more records that a model was asked about for a key; exceeding the budget is no error here."""
         if key is None or not rows:
             return
         name = key, _day(datetime.now(UTC))

@@ -38,7 +38,7 @@ NO_DIGEST = "0" * 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """An API key as stored, with the digest of its secret."""
+    """An API key as it is stored: with the digest of its secret instead of the secret."""
 
     id: str
     name: str
@@ -59,7 +59,10 @@ class Key:
     """Scopes of a newer release; here they permit nothing."""
 
     def opens_with(self, secret: str, now: datetime) -> bool:
-        """Whether `secret` is that of the key, or the previous one while that still works. Takes constant time."""
+        """Whether `secret` is the secret of the key, or the previous secret if that is still valid.
+
+        Takes the same time for every secret.
+        """
         digest = _digest(secret)
         is_old = hmac.compare_digest(self.old_digest or NO_DIGEST, digest)
         return hmac.compare_digest(self.digest, digest) or (is_old and timestamp(now) < (self.old_until or ""))
@@ -69,7 +72,7 @@ class Key:
         return self.models is None or model_id in self.models
 
     def may_see(self, owner: str | None, model_id: str | None) -> bool:
-        """Whether the key may see what another key (`owner`) asked a model; `owner` is None where no key was needed."""
+        """Whether this key may see what the key `owner` asked a model; `owner` is None for a request without a key."""
         mine = owner == self.id or Scope.EVERYONE in self.scopes
         return mine and (self.models is None or model_id in self.models)
 
@@ -79,7 +82,7 @@ NOBODY = Key(id="", name="", scopes=frozenset(), digest=NO_DIGEST, created_at=""
 
 
 class Seen(TypedDict):
-    """What a list shows: recourse that a key asked for, and that some models gave; None for no limit."""
+    """Which recourse a list shows; None sets no limit."""
 
     key: str | None
     """Only what this key asked for."""
@@ -98,33 +101,42 @@ def asking_id() -> str | None:
 
 
 def may_see(owner: str | None, model_id: str | None) -> bool:
-    """Whether the key of the current request may see what `owner` asked a model; True where no key is needed."""
+    """Whether the key of the current request may see what the key `owner` asked a model.
+
+    True where no key is needed.
+    """
     key = asking.get()
     return key is None or key.may_see(owner, model_id)
 
 
 def seen_by(key: Key | None) -> Seen:
-    """The part of lists that a key may see."""
+    """Which recourse lists show to a caller with this key; None for a caller without a key."""
     if key is None:
         return Seen(key=None, models=None)
     return Seen(key=None if Scope.EVERYONE in key.scopes else key.id, models=key.models)
 
 
 def may_read_scores() -> bool:
-    """Whether the key of the current request may read the model's scores of records that its caller supplies."""
+    """Whether the key of the current request may read the model's scores of records that requests bring.
+
+    True where no key is needed.
+    """
     key = asking.get()
     return key is None or not key.scopes.isdisjoint({Scope.SCORES, Scope.MODELS})
 
 
 def require_own_or(scope: Scope, owner: str | None) -> None:
-    """Raise `InsufficientScope` unless the key of the current request has the id `owner` or the scope."""
+    """Raise `InsufficientScope` unless the key of the current request has the id `owner`, or the scope `scope`.
+
+    A request without a key passes.
+    """
     key = asking.get()
     if key is not None and key.id != owner and scope not in key.scopes:
         raise InsufficientScope(f"What another key asked for needs a key with the scope {scope}.", scopes=[scope])
 
 
 class Keys:
-    """The API keys in one database; safe to use from several threads, processes and machines."""
+    """The API keys in one database; several threads, processes and machines may use the database at once."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -138,9 +150,14 @@ class Keys:
         models: Iterable[str] = (),
         model_rows: int | None = None,
     ) -> str:
-        """Create a key and return its text, which cannot be shown again. Without `models` it may ask all models.
+        """Create a key and return its text, which cannot be shown again.
 
-        `model_rows` is its daily budget of records; None for that of the settings, 0 for no limit.
+        Parameters
+        ----------
+        name : what the operator calls the key
+        models : ids of the models that the key may ask; empty for all models
+        model_rows : most records per day that models may be asked about; None for the default of the settings, 0 for no
+            limit
         """
         key_id, secret = secrets.token_hex(ID_BYTES), secrets.token_urlsafe(SECRET_BYTES)
         row = {
@@ -157,9 +174,9 @@ class Keys:
         return f"{PREFIX}_{key_id}_{secret}"
 
     def renew(self, key_id: str, now: datetime, overlap: timedelta = timedelta(0)) -> str:
-        """Give a key another secret and return its new text; its id stays, and so does what it asked for.
+        """Give a key another secret, and return the key's new text; its id and the recourse that it asked for stay.
 
-        The previous secret also works for the time `overlap`; any earlier one does not. Raises `UnknownKey`.
+        The previous secret remains valid for the time `overlap`; older secrets become invalid. Raises `UnknownKey`.
         """
         secret = secrets.token_urlsafe(SECRET_BYTES)
         valid = (keys.c.id == key_id) & keys.c.revoked_at.is_(None)
@@ -188,7 +205,7 @@ class Keys:
 
 
 def parts(offered: str) -> tuple[str, str]:
-    """Id and secret in the text of a key; both empty if the text is malformed."""
+    """The id and the secret in the text of a key; both are empty if the text has another form."""
     prefix, _, rest = offered.partition("_")
     key_id, _, secret = rest.partition("_")
     return (key_id, secret) if prefix == PREFIX else ("", "")

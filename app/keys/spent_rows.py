@@ -20,14 +20,17 @@ KEPT_DAYS = 30
 
 
 class SpentRows:
-    """Numbers of records that models were asked about, by key and day; safe to use from threads and machines."""
+    """Stored numbers of records that models were asked about, by key and day.
+
+    Several threads, processes and machines may use the database at once.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
         self._insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
 
     def spend(self, rows: Mapping[Spent, int]) -> dict[Spent, int]:
-        """Add `rows` to the numbers of records by key and day, and return the sums."""
+        """Add `rows` to the stored numbers of records; returns the new sums. Both are by id of the key and day."""
         totals = {}
         with changing(self._engine) as connection:
             # In one order, so that two writers never wait for each other.
@@ -39,13 +42,13 @@ class SpentRows:
         return totals
 
     def spent(self, key: str, day: str) -> int:
-        """Number of records that models were asked about for a key on a day, such as 2030-01-31."""
+        """Number of records that models were asked about for a key on one day; `day` has the form 2030-01-31."""
         query = sa.select(spent_rows.c.rows).where(spent_rows.c.key == key, spent_rows.c.day == day)
         with self._engine.connect() as connection:
             return connection.scalar(query) or 0
 
     def forget(self, now: datetime) -> None:
-        """Delete the counts of days more than `KEPT_DAYS` ago."""
+        """Delete the numbers of days that are more than `KEPT_DAYS` days before `now`."""
         before = (now - timedelta(days=KEPT_DAYS)).date().isoformat()
         with changing(self._engine) as connection:
             connection.execute(sa.delete(spent_rows).where(spent_rows.c.day < before))

@@ -21,7 +21,7 @@ _OTHERS = entries.alias("others")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """The conditions of a search for recourse; None for no condition."""
+    """What a search for recourse looks for; a field that is None does not narrow the search."""
 
     reference: str | None = None
     job: str | None = None
@@ -44,7 +44,7 @@ class Search:
 
 
 def outlines(limit: int, search: Search) -> sa.Select[Any]:
-    """The query for at most `limit` recourses: their entries, references, and whether their promises were kept."""
+    """The query for at most `limit` recourses: entry, client's reference, and whether the promise was kept."""
     each: Collection[str | None] = [search.model]
     if search.models is not None and search.model not in search.models:
         each = search.models if search.model is None else []

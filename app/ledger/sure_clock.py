@@ -47,5 +47,5 @@ class SureClock:
 
     @property
     def doubted(self) -> bool:
-        """Whether the last call of `now` doubted the clock."""
+        """Whether the clock was doubted at the last call of `now`."""
         return self._doubted_at_s is not None

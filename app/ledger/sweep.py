@@ -7,12 +7,15 @@ from app.settings import Settings
 
 
 async def sweep(settings: Settings, *, trust_clock: bool) -> int | None:
-    """Erase personal data past its retention period without a running service; returns the number of recourses.
+    """Erase personal data past its retention period, for when no service runs; returns the number of erased recourses.
 
-    None if this machine's clock is doubted (`SureClock`). With `trust_clock` it is not doubted, and old jobs are
-    deleted as well: a service that restarts before it believes its clock keeps them.
+    Returns None if this machine's clock is doubted (see `SureClock`). Raises `NotReady`, whose sentence says why the
+    databases cannot be used.
 
-    Raises `NotReady`, whose sentence says why the databases cannot be used.
+    Parameters
+    ----------
+    trust_clock : whether to rely on the clock even so, and delete old jobs as well; a service that does not trust its
+        clock yet keeps old jobs
     """
     async with opened(settings) as service:
         erased = await service.ledger.sweep(trust_clock=trust_clock)

@@ -22,12 +22,12 @@ from app.settings import Settings
 
 
 def lender_of(settings: Settings) -> Lender:
-    """The sender of letters that the operator's settings state."""
+    """The sender of letters, as the operator's settings state it."""
     return Lender(**{f.name: getattr(settings, f"lender_{f.name}") for f in fields(Lender)})
 
 
 def word_gaps(model: RegisteredModel, settings: Settings) -> list[str]:
-    """A sentence for each language in which some letter about a model would lack words of its manifest."""
+    """Sentences about words that a model's manifest lacks for letters: one for each language with gaps."""
     templates = Templates.of(settings)
     manifest = model.manifest
     spoken = Spoken(
@@ -40,7 +40,7 @@ def word_gaps(model: RegisteredModel, settings: Settings) -> list[str]:
 def missing_reasons(
     answer: Json, request: Json, model: RegisteredModel
 ) -> tuple[str, ReasonsQuestion, Frame, float] | None:
-    """Arguments with which `use_cases.answer` computes the reasons for a refusal that its answer does not state.
+    """Arguments of `use_cases.answer` for computing the reasons for a refusal, where the answer states no reasons.
 
     None where the answer states reasons, or is no refusal.
     """
@@ -64,13 +64,18 @@ def notice_about(
     draft: bool = False,
     offer: bool = False,
 ) -> Notice:
-    """The letter about an answer; `reasons` are those for its refusal, if the answer states none.
+    """The letter about an answer.
 
-    `offer` says whether the letter may state other terms.
+    Parameters
+    ----------
+    reasons : the reasons for the refusal; None where the answer itself states them, or is no refusal
+    draft : whether the letter may lack settings and words; the names of missing settings stand in place of their values
+    offer : whether the letter may state the answer's offer: other terms of the contract, with which the model accepts
 
     Raises
     ------
-    NoticeIncomplete : settings or words of the manifest that the letter states are missing, and it is no `draft`
+    NoticeIncomplete : settings, or words of the manifest, that the letter states are missing, and the letter is no
+        draft
     """
     manifest = model.manifest
     if not manifest.consumer_report:

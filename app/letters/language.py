@@ -16,7 +16,7 @@ from app.recourse.shares import percent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language(InputPart):
-    """What a letter says in its own words; texts around it are in the template."""
+    """The words and phrases of one language that stand in letters; a letter's other texts are in its template."""
 
     tag: str
     """As in ``lang=``, such as `de`."""
@@ -45,17 +45,20 @@ class Language(InputPart):
     """The sentences about the models that may follow."""
 
     def date_text(self, moment: str) -> str:
-        """The date of an ISO 8601 time in this language, such as "31 March 2030"."""
+        """The date of a time in ISO 8601, written in this language, such as "31 March 2030"."""
         day = datetime.fromisoformat(moment)
         words = {"day": str(day.day), "month": self.month_names[day.month - 1], "year": str(day.year)}
         return fill(self.date, words)
 
     def count_text(self, number: int) -> str:
-        """A whole number with its digits grouped as in this language."""
+        """A whole number, with its digits grouped as is usual in this language."""
         return f"{number:,}".replace(",", self.phrases.group)
 
     def points_text(self, points: float, threshold: float) -> str:
-        """Points with as many decimals as a threshold has, or as many as show on which side of it the points are."""
+        """Points as text, with as many decimals as the threshold has.
+
+        There are more decimals if rounding would move the points to the other side of the threshold, or onto it.
+        """
         exact, least = Decimal(repr(points)), Decimal(repr(threshold)).normalize()
         digits = max(0, -int(least.as_tuple().exponent))
         shown = round(exact, digits)
@@ -65,7 +68,11 @@ class Language(InputPart):
         return f"{shown:,f}".translate({ord(","): self.phrases.group, ord("."): self.phrases.decimal})
 
     def percent_text(self, share: float, digits: int = 0) -> str:
-        """A share from 0 to 1 in per cent; only a share of 0 is written as 0, and only one of 1 as 100."""
+        """A share from 0 to 1, in per cent, rounded to `digits` decimals.
+
+        Only the share 0 is written as 0, and only the share 1 as 100: others are written as more than 0 or less than
+        100.
+        """
         shown = percent(share, digits)
         text = fill(self.percent, {"n": shown.replace(".", self.phrases.decimal)})
         off = round(100.0 * share, digits) - float(shown)

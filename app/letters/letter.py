@@ -30,7 +30,7 @@ MOST_STEPS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All that a letter is made of: a recorded answer, its question, the reasons, and the model's features."""
+    """All facts of which a letter is made: a recorded answer, its question, the reasons, and the model's features."""
 
     answer: Json
     """As it was sent."""
@@ -51,7 +51,7 @@ class Facts:
 
 
 def version_of(answer: Json) -> str:
-    """The name ``id@version`` of the version that gave the answer, active or not."""
+    """The name `id@version` of the version that gave the answer."""
     return f"{answer['model']['id']}@{answer['model']['version']}"
 
 
@@ -65,9 +65,13 @@ def notice_of(
     *,
     offer: bool = False,
 ) -> Notice:
-    """The letter that states `facts` in a language; `offer` says whether it may state other terms.
+    """The letter in `language` that states `facts`.
 
-    `missing` are the settings that a draft lacks.
+    Parameters
+    ----------
+    regime : name of the regime of the letter
+    missing : names of the settings that a draft lacks
+    offer : whether the letter may state the answer's offer: other terms of the contract, with which the model accepts
     """
     answer, factual = facts.answer, facts.answer["factual"]
     features = {feature.name: _in(feature, language) for feature in facts.features}

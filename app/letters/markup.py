@@ -41,7 +41,7 @@ def to_text(filled: str) -> str:
 
 
 def to_html(filled: str, *, language: str, css: str) -> str:
-    """A filled template as an HTML page with `css` as its style."""
+    """A filled template as an HTML page that has `css` as its style sheet."""
     blocks = _blocks(filled)
     title = next((block.entries[0] for block in blocks if block.kind == "title"), "")
     body = "\n".join(_as_html(block) for block in blocks)
@@ -53,13 +53,13 @@ def to_html(filled: str, *, language: str, css: str) -> str:
 
 
 def policy(css: str) -> str:
-    """The content security policy that allows a page the style `css`, and nothing else."""
+    """The content security policy of a page that may use the inline style `css` and may load nothing."""
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
 def policy_of(page: str) -> str:
-    """The content security policy that allows the style in `page`, an earlier result of `to_html`, and nothing else."""
+    """The content security policy of `page`, an earlier result of `to_html`: only its inline style is allowed."""
     return policy(page.partition("<style>")[2].partition("</style>")[0])
 
 

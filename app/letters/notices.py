@@ -14,11 +14,11 @@ from app.settings import Settings
 
 
 class Notices:
-    """Writes the lender's letters about what the ledger holds.
+    """Writes the lender's letters about answers in the ledger.
 
     Raises
     ------
-    TemplateFaulty : a file of the letter has a fault
+    TemplateFaulty : a file of the lender's letters has a fault
     """
 
     def __init__(self, settings: Settings, given: GivenRecourse, models: Models) -> None:
@@ -30,17 +30,19 @@ class Notices:
     async def notice(
         self, recourse_id: str, language: str, *, addressee: tuple[str, ...] = (), draft: bool = False
     ) -> Notice:
-        """The letter about a recourse, addressed to `addressee`; the same record gives the same letter.
+        """The letter about a recourse, addressed to `addressee`; the same recorded answer gives the same letter.
 
-        A `draft` names the settings that are missing; otherwise they are an error.
+        If the answer states no reasons, they are computed now, by the version that answered and with the answer's seed.
 
-        Reasons that the answer does not state are computed now, by the version that answered and with its seed.
+        Parameters
+        ----------
+        draft : whether settings may be missing; then the letter shows their names in place of their values
 
         Raises
         ------
         UnknownRecourse, Erased, LedgerUnavailable : the answer cannot be read
         UnknownModel, ModelUnusable, ModelOutputInvalid, ModelUnavailable, Overloaded, LaneCrashed, LaneTimeout : the
-            version that answered has to be asked for the reasons, and cannot be
+            reasons have to be computed, but the version that answered cannot be asked
         NoticeIncomplete : settings or words that the letter states are missing
         InvalidRequest : there is no letter in this language
         """
@@ -64,10 +66,10 @@ class Notices:
         )
 
     async def missing_reasons(self, model: RegisteredModel, answer: Json, request: Json) -> Json | None:
-        """The reasons for a refusal that its answer does not state, computed by `model`, the version that answered.
+        """The reasons for a refusal, computed where the answer states none; else None.
 
-        None where the answer states them, or is no refusal. Raises `ModelUnusable`, `ModelOutputInvalid`,
-        `ModelUnavailable`, `Overloaded`, `LaneCrashed` or `LaneTimeout` where the model cannot be asked.
+        `model` is the version that answered. Raises `ModelUnusable`, `ModelOutputInvalid`, `ModelUnavailable`,
+        `Overloaded`, `LaneCrashed` or `LaneTimeout` where the model cannot be asked.
         """
         asked = missing_reasons(answer, request, model)
         return None if asked is None else await self._models.ask(model, use_cases.answer, *asked)

@@ -29,7 +29,7 @@ CSS = "letter.css"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Templates:
-    """The templates of one regime's letters, by language, and their style."""
+    """The templates of the letters of one regime, by language, and their style sheet."""
 
     regime: str
     default: str
@@ -40,16 +40,16 @@ class Templates:
 
     @classmethod
     def of(cls, settings: Settings) -> "Templates":
-        """The templates of the regime that the settings name. Raises `TemplateFaulty`."""
+        """The templates of the regime that the settings name. Raises `TemplateFaulty` as `read` does."""
         return cls.read(settings.notice_regime, settings.notice_dir, settings.notice_language)
 
     @classmethod
     def read(cls, regime: str, directory: Path | None, default: str) -> "Templates":
-        """The templates of a regime; the lender's files in `directory` replace those of the service.
+        """The templates of a regime. A file in the lender's `directory` replaces the service's file of the same name.
 
         Parameters
         ----------
-        default : language of letters for which no language is asked; the regime must have a letter in it
+        default : language of letters where a client prefers none; the regime must have a letter in this language
 
         Raises
         ------
@@ -83,7 +83,7 @@ class Templates:
         return cls(regime=regime, default=default, letters=letters, languages=languages, css=content[CSS])
 
     def language(self, accept: str) -> str:
-        """The language with a letter that a header ``Accept-Language`` prefers; `default` where none fits."""
+        """The language with a letter that the header ``Accept-Language`` prefers; `default` if there is none."""
         tags = {tag.lower(): tag for tag in self.letters}
         for wanted in preferred(accept):
             if found := tags.get(wanted) or tags.get(wanted.partition("-")[0]):
@@ -91,11 +91,11 @@ class Templates:
         return self.default
 
     def text(self, notice: Notice) -> str:
-        """The letter as plain text."""
+        """The letter `notice` as plain text."""
         return to_text(self._filled(notice))
 
     def html(self, notice: Notice) -> str:
-        """The letter as a page that prints on A4."""
+        """The letter `notice` as an HTML page that prints on A4."""
         return to_html(self._filled(notice), language=notice.language, css=self.css)
 
     def _filled(self, notice: Notice) -> str:
@@ -103,7 +103,7 @@ class Templates:
 
 
 def preferred(accept: str) -> list[str]:
-    """The values in a header such as ``Accept-Language``, in lower case, the most wanted first.
+    """The values in a header such as ``Accept-Language``, in lower case; the value with the highest ``q`` is first.
 
     Values with ``q=0`` are left out.
     """

@@ -21,16 +21,17 @@ FORMER = re.compile(r"\{\{\s*[#^/]")
 
 
 class Template:
-    """The template of a letter, which is checked when it is read.
+    """The template of a letter; it is checked when it is read.
 
     Parameters
     ----------
-    files : texts of all templates by file name; one may extend another
+    files : texts of all templates by file name; one template may extend another
+    name : file name of this template
     names : names that the template may use
 
     Raises
     ------
-    TemplateFaulty : the template has a fault, or uses another name; the error has file and line
+    TemplateFaulty : the template has a fault, or uses a name that is not among `names`; the error has file and line
     """
 
     def __init__(self, files: Mapping[str, str], name: str, names: Collection[str]) -> None:
@@ -45,7 +46,7 @@ class Template:
         self._template = environment.get_template(name)
 
     def missing(self, lender: Lender) -> tuple[str, ...]:
-        """Settings of the sender, such as `RECOURSE_LENDER_NAME`, that are empty although the letter states them.
+        """Settings about the sender, such as `RECOURSE_LENDER_NAME`, that are empty although the letter states them.
 
         Every letter states name and address. Settings with a default may be empty.
         """
@@ -53,11 +54,13 @@ class Template:
         return tuple(f"{LENDER}{name.upper()}" for name in stated if not getattr(lender, name))
 
     def fill(self, values: Mapping[str, Any]) -> str:
-        """The template filled with values, in which line breaks become spaces, and unprintable characters U+FFFD.
+        """The template, filled with values.
+
+        In the values, line breaks are replaced by spaces, and unprintable characters by U+FFFD.
 
         Raises
         ------
-        TemplateFaulty : an expression fails with these values
+        TemplateFaulty : an expression of the template fails with these values
         """
         try:
             return self._template.render(values)

@@ -20,7 +20,7 @@ NAMED = 5
 
 
 def missing_words(facts: Facts, notice: Notice, language: Language, default: str) -> tuple[str, ...]:
-    """Keys that the manifest lacks, because of which the letter states a code or mixes two languages."""
+    """Keys that the manifest lacks: without them, the letter shows a code instead of words, or mixes two languages."""
     said = " ".join(_said(notice))
     spoken = Spoken(
         model=facts.answer["model"]["id"], features=facts.features, title=facts.title, titles=facts.titles,
@@ -32,7 +32,7 @@ def missing_words(facts: Facts, notice: Notice, language: Language, default: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """The words that a manifest has for its features, in each language."""
+    """The words that a manifest has for its model and features, in each language."""
 
     model: str
     """Id of the model; a draft has it for a title."""
@@ -46,11 +46,11 @@ class Spoken:
     def lacking(
         self, language: Language, stated: Iterable[tuple[Feature, RawValue]], said: Callable[[str], bool]
     ) -> dict[str, list[str]]:
-        """Keys that the manifest lacks for the features and values in `stated`, each with the texts that need the key.
+        """Keys that the manifest lacks for the features and values `stated`, each with the texts that need the key.
 
         Parameters
         ----------
-        said : whether a text stands in the letter; other texts need no key
+        said : returns whether a text occurs in the letter; a text that does not occur needs no key
         """
         pairs, found = list(stated), dict[str, list[str]]()
 
@@ -70,7 +70,10 @@ class Spoken:
         return found
 
     def gaps(self, languages: Mapping[str, Language]) -> Iterator[str]:
-        """A sentence for each language in which letters would lack words if they stated all values of all features."""
+        """Sentences about words that the manifest lacks: one for each language in which letters could lack words.
+
+        A letter is taken to state all values of all features.
+        """
         pairs = [(one, level) for one in self.features if _is_told(one)
                  for level in (None, *(one.special if one.is_number else one.levels))]  # fmt: skip
         for tag in sorted({self.default, *self._tags()} & languages.keys()):

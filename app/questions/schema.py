@@ -51,7 +51,7 @@ OptionalExclude: Any = optional(derive(Exclude, ids=(ExcludedIds, Field(default=
 
 
 def printable(text: str) -> str:
-    """The text itself. Raises a validation error if it has characters that cannot be shown on a line."""
+    """The text, unchanged. Raises a validation error if it has characters that cannot be printed on one line."""
     if not text.isprintable():
         raise PydanticCustomError("not_printable", "must consist of printable characters")
     return text

@@ -32,7 +32,7 @@ TIME_SHARE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonsQuestion(Case):
-    """Asks why the model refuses a record."""
+    """Asks for the reasons why the model refuses the applicant's record."""
 
     reasons: ReasonsParams
 
@@ -117,12 +117,12 @@ class ReasonsAnswer(Reasons):
 
 
 def reasons_of(asked: RecourseProblem, question: ReasonsQuestion, _plan_s: float) -> Explanation:
-    """The core's explanation of a refusal, within the deadline of the problem."""
+    """The core's explanation of a refusal, within the deadline of the problem `asked`; `_plan_s` is not used."""
     return explain(asked, question.reasons)
 
 
 def reasons_answer(frame: Frame, action_set: ActionSet, found: Explanation) -> ReasonsAnswer:
-    """The answer to a question that asks for reasons alone, made from the frame and the core's explanation."""
+    """The answer to a question that asks only for reasons, made from the frame and the core's explanation `found`."""
     part = reasons_part(action_set, found)
     return ReasonsAnswer(
         **{f.name: getattr(part, f.name) for f in fields(Reasons)},
@@ -135,7 +135,7 @@ def reasons_answer(frame: Frame, action_set: ActionSet, found: Explanation) -> R
 
 
 def no_time_for_reasons(frame: Frame, elapsed_ms: float) -> ReasonsAnswer:
-    """The answer of a computation that was killed after its deadline, so that no reason is known."""
+    """The answer where the computation was killed after its deadline: no reason is known."""
     return ReasonsAnswer(
         status=ReasonsStatus.NOT_FOUND,
         against=None,
@@ -150,7 +150,7 @@ def no_time_for_reasons(frame: Frame, elapsed_ms: float) -> ReasonsAnswer:
 
 
 def reasons_part(action_set: ActionSet, found: Explanation) -> Reasons:
-    """The part of an answer that states the core's explanation in the model's own features, units and categories."""
+    """The part of an answer that states the core's explanation, in the features, units and categories of the model."""
     return Reasons(
         status=found.status,
         against=_compared(found),
@@ -201,7 +201,7 @@ def _reason(action_set: ActionSet, found: FoundReason) -> ReasonAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """Recourse, the reasons where they were asked for, and the model calls of both."""
+    """Recourse, the reasons if they were asked for, and the model calls of both."""
 
     recourse: RecourseResult
     reasons: Explanation | None
@@ -212,9 +212,9 @@ class Explained:
 
 
 def reasons_first(asked: RecourseProblem, params: ReasonsParams | None) -> tuple[RecourseProblem, Explanation | None]:
-    """The problem with the model calls that the reasons leave to it, and the reasons for the refusal.
+    """Compute the reasons for the refusal; returns two items: the problem for the search that follows, and the reasons.
 
-    Without `params`, these are the unchanged problem and None.
+    The problem returned has the model calls that remain. Without `params`, it is unchanged and the reasons are None.
     """
     if params is None:
         return asked, None
@@ -225,7 +225,7 @@ def reasons_first(asked: RecourseProblem, params: ReasonsParams | None) -> tuple
 
 
 def together(recourse: RecourseResult, reasons: Explanation | None) -> Explained:
-    """Recourse and reasons as one result, whose diagnostics add up the model calls of both."""
+    """Recourse and reasons as one result; its diagnostics add up the model calls of both."""
     diagnostics = recourse.diagnostics
     if reasons is not None:
         diagnostics = diagnostics.plus(reasons.diagnostics.model_calls, reasons.diagnostics.model_rows)

@@ -30,7 +30,7 @@ class ReasonsRequest(AnyQuestion):
     """Your own name for this case; returned in the answer."""
 
     def question(self) -> ReasonsQuestion:
-        """The question, without the applicant's record."""
+        """The question of the request, without the applicant's record."""
         return ReasonsQuestion(reasons=to_record(ReasonsParams, self), seed=self.seed)
 
 

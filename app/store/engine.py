@@ -43,7 +43,7 @@ BEGIN_WRITING = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "SELECT pg_advisory_
 
 
 def database_url(settings: Settings, file: str) -> str:
-    """URL of the PostgreSQL in the settings or, without one, of the SQLite `file` in the state directory."""
+    """URL of the PostgreSQL database in the settings; without one, of the SQLite file `file` in the state directory."""
     if settings.database_url is not None:
         url = sa.make_url(settings.database_url.get_secret_value())
         # A database without an encoding (SQL_ASCII) would return bytes in place of text.
@@ -53,7 +53,7 @@ def database_url(settings: Settings, file: str) -> str:
 
 
 def open_engine(url: str) -> sa.Engine:
-    """An engine for a URL of `database_url`, whose errors and logs omit the parameters of statements."""
+    """An engine for a URL that `database_url` has made; its errors and logs omit the parameters of statements."""
     if url.startswith("sqlite"):
         # Parameters are dicts, as those of psycopg.
         engine = sa.create_engine(url, hide_parameters=True, paramstyle="named")
@@ -71,14 +71,17 @@ def open_engine(url: str) -> sa.Engine:
 
 @contextmanager
 def changing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A transaction that writes; in PostgreSQL, others may write other rows at the same time."""
+    """Context with a transaction that writes; in PostgreSQL, other transactions may write other rows meanwhile."""
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         yield connection
 
 
 @contextmanager
 def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A write transaction that excludes other writers, on all machines; it sees everything committed before."""
+    """Context with a transaction that writes and excludes all other writers, on all machines.
+
+    It sees everything that was committed before it.
+    """
     with changing(engine) as connection:
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql(BEGIN_WRITING["postgresql"])
@@ -87,7 +90,7 @@ def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextmanager
 def writing_bare(engine: sa.Engine) -> Iterator[DBAPICursor]:
-    """A write transaction that excludes other writers; its value is the cursor of the driver.
+    """Context with a transaction that writes and excludes all other writers; yields a cursor of the driver.
 
     SQLAlchemy's own transaction would take longer than writing a row. Errors of the driver are raised as SQLAlchemy's.
     """
@@ -101,7 +104,7 @@ def writing_bare(engine: sa.Engine) -> Iterator[DBAPICursor]:
 
 @contextmanager
 def bare(connection: sa.Connection) -> Iterator[DBAPICursor]:
-    """The cursor of the driver inside a transaction; its errors are raised as SQLAlchemy's."""
+    """Context with a cursor of the driver, inside a transaction; errors of the driver are raised as SQLAlchemy's."""
     with _errors(connection.dialect):
         yield connection.connection.cursor()
 
@@ -121,7 +124,7 @@ def _errors(dialect: sa.Dialect) -> Iterator[None]:
 def overwrite_log(engine: sa.Engine) -> bool:
     """Empty SQLite's write-ahead log, which still holds erased data; returns whether that succeeded.
 
-    It fails while another connection is reading or writing, and has to be called again.
+    While another connection is reading or writing, the log is not emptied: call the function again later.
     """
     if engine.dialect.name != "sqlite":
         return True

@@ -25,7 +25,7 @@ NEWER = "The tables of the ledger are those of a newer release: start that one, 
 
 @contextmanager
 def as_it_is(settings: Settings) -> Iterator[sa.Engine]:
-    """The ledger's database, open in the block and not migrated. Raises `StateUnusable`."""
+    """Context with the engine of the ledger's database, which is not migrated. Raises `StateUnusable`."""
     require_state(settings)
     engine = open_engine(database_url(settings, FILE))
     try:
@@ -36,10 +36,12 @@ def as_it_is(settings: Settings) -> Iterator[sa.Engine]:
 
 @contextmanager
 def opened(settings: Settings) -> Iterator[sa.Engine]:
-    """The ledger's database, open in the block and migrated to this release.
+    """Context with the engine of the ledger's database, which is migrated to this release.
 
-    Raises `StateUnusable` where its directory cannot be written; `LedgerUnavailable` where a newer release has migrated
-    it.
+    Raises
+    ------
+    StateUnusable : the directory of the database cannot be written
+    LedgerUnavailable : a newer release has migrated the database
     """
     with as_it_is(settings) as engine:
         upgrade(engine)
@@ -47,9 +49,9 @@ def opened(settings: Settings) -> Iterator[sa.Engine]:
 
 
 def upgrade(engine: sa.Engine) -> tuple[str | None, str | None]:
-    """Migrate to the newest revision; returns the revisions before and after. Concurrent callers wait for the first.
+    """Migrate the tables to the newest revision, and return two revisions: before and after.
 
-    Raises `LedgerUnavailable` where a newer release has migrated the tables.
+    Concurrent callers wait for the first. Raises `LedgerUnavailable` where a newer release has migrated the tables.
     """
     config = Config()
     config.set_main_option("script_location", str(files("app.store") / "migrations"))

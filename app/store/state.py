@@ -11,7 +11,7 @@ from app.settings import Settings
 
 
 def require_state(settings: Settings) -> None:
-    """Create the state directory, unless PostgreSQL is used. Raises `StateUnusable` if that cannot be written."""
+    """Create the state directory, unless PostgreSQL is used. Raises `StateUnusable` if it cannot be written."""
     if settings.database_url is not None:
         return
     directory = settings.state_dir.absolute()
@@ -24,16 +24,16 @@ def require_state(settings: Settings) -> None:
 
 
 def spool_directory(settings: Settings) -> Path | None:
-    """Where large temporary files are written; None for the temporary directory of the system.
+    """The directory for large temporary files; None for the temporary directory of the system.
 
-    Where databases are files, there is a disk for them; a temporary directory may be memory.
+    If the databases are files, it is the state directory, which is on a disk; a temporary directory may be in memory.
     """
     return settings.state_dir if settings.database_url is None else None
 
 
 @contextmanager
 def spooling(directory: Path | None) -> Iterator[None]:
-    """Raise `StateUnusable`, which names the directory, where writing a temporary file fails, as on a full disk."""
+    """Context for writing a temporary file: raises `StateUnusable`, which names the directory, if writing fails."""
     try:
         yield
     except OSError as error:

@@ -4,5 +4,5 @@ from datetime import UTC, datetime
 
 
 def timestamp(moment: datetime) -> str:
-    """A moment in ISO 8601, as clients receive it and the ledger stores it, such as ``2030-01-31T12:00:00.000Z``."""
+    """A time in ISO 8601 in UTC, as clients get it and the ledger stores it, such as ``2030-01-31T12:00:00.000Z``."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -15,9 +15,9 @@ BEGIN SELECT RAISE(ABORT, 'entries of the ledger are numbered from 1'); END
 
 
 def upgrade() -> None:
-    """Let the database refuse new entries whose number is below 1; existing ones stay, for `Ledger.prove` to report.
+    """Let the database refuse new entries whose number is below 1; existing entries stay, for `Ledger.prove` to report.
 
-    SQLite adds no CHECK to a table without copying it, and a ledger may be large: triggers refuse the same rows.
+    SQLite can add a CHECK only by copying the table, and a ledger may be large: here, triggers refuse the same rows.
     """
     if op.get_context().dialect.name == "postgresql":
         op.execute(f"ALTER TABLE ledger_entries ADD CONSTRAINT {RULE} CHECK (number >= 1) NOT VALID")
