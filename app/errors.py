@@ -19,7 +19,7 @@ class Fault:
     detail: str
 
     def under(self, prefix: str) -> "Fault":
-        """The fault with `prefix`, a JSON pointer, put before its own pointer.
+        """The same fault, with `prefix` (a JSON pointer) put before the pointer of the fault.
 
         It is then a fault of a larger input, which contains the original input at `prefix`.
         """

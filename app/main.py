@@ -55,7 +55,7 @@ def create_app(settings: Settings | None = None, kinds: Mapping[str, JobKind] = 
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that ends requests which wait for a job when it shuts down; they would delay the shutdown."""
+    """A uvicorn server whose shutdown ends all requests that wait for a job; they would delay the shutdown."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)

@@ -146,9 +146,10 @@ class Service:
         return await _problem(self.ledger.check()) or await _problem(self.jobs.check())
 
     async def readiness(self) -> Json:
-        """Status, number of active models, ready workers and warnings, as JSON data.
+        """As JSON data: the status, the number of active models, the number of ready child processes, and warnings.
 
-        Raises `NotReady` with a fault for each part that is not ready.
+        Also the names of the models that are being loaded. Raises `NotReady` with a fault for each part that is not
+        ready.
         """
         problems = await self._problems()
         if faults := [Fault("", sentence) for sentence in problems.values() if sentence]:

@@ -156,8 +156,8 @@ def decisions(meter: Meter, rows_raw: Float[np.ndarray, "n p"]) -> list[Decision
 def samples(ref: ModelRef, *, deadline_s: float) -> list[dict[str, Any]]:  # noqa: ARG001
     """Sample records for people to try: at most `MOST_SAMPLES` different reference records that the model refuses.
 
-    Their scores are spread evenly over the scores of all refused records. The median comes first, then scores nearer to
-    the boundary, then the scores that are furthest from it. Empty where no record is refused.
+    Their scores are spread evenly over the scores of all refused records. The samples are ordered by score: first from
+    the median up to the boundary, then from the lowest score up to the median. Empty where no record is refused.
     """
     reference = load(ref).reference
     refused = np.flatnonzero(reference.scores < 0.0)

@@ -71,7 +71,7 @@ _fork_servers: set[int] = set()
 def start_fork_server() -> None:
     """Start the fork server of this process, unless it runs already. Children inherit the server's environment.
 
-    The fork server imports what children need, which takes about a second. This function does not wait for it.
+    The fork server imports what children need, which takes about a second; this function does not wait for that.
     """
     CONTEXT.set_forkserver_preload(["app.pool.preload"])
     with _starting:
@@ -185,9 +185,9 @@ class Child:
     async def meet(self, need: Need, cpu_s: float, origin: Origin = (None, None)) -> None:
         """Let the child load what `need` asks for.
 
-        Loading may take `cpu_s` seconds of processor time, and `WALL_FACTOR` times as many seconds by the clock; if it
-        takes longer, it raises `Overloaded`. After a cancellation, `Overloaded` or `LaneCrashed`, the child must be
-        replaced. Any other `RecourseError` comes from the function that loads.
+        Loading may take `cpu_s` seconds of processor time, and `WALL_FACTOR` times as many seconds by the clock; beyond
+        that, `Overloaded` is raised. After a cancellation, `Overloaded` or `LaneCrashed`, the child must be replaced.
+        Any other `RecourseError` comes from the function that loads.
         """
         self.loading = need.name
         wall_s = WALL_FACTOR * cpu_s

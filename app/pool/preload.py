@@ -37,7 +37,7 @@ if sys.platform == "linux":
 
 
 def report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an uncaught error; not printed is the error that the fork server ended while it started a child."""
+    """Print an uncaught error, except where it only means that the fork server ended while it started a child."""
     if not issubclass(kind, EOFError | ConnectionError | pickle.UnpicklingError):
         sys.__excepthook__(kind, error, trace)
 

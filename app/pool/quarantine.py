@@ -26,7 +26,7 @@ class Quarantine:
     """Refuses models that have ended several children while loading, each for a limited time; used from one event loop.
 
     A child that ends later, in a computation, is not counted. One request in a thousand may end a child, and no client
-    may be able to take a model away from the others.
+    may be able to take a model away from other clients.
 
     Parameters
     ----------

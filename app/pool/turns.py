@@ -60,7 +60,7 @@ class Turns:
         return sum(not turn.done() for queue in self._queues.values() for turn, *_ in queue)
 
     def join(self, most: int, need: Need | None = None) -> asyncio.Future[Child]:
-        """Add a call of the current caller to its queue; the future returned gives the call a free child.
+        """Add a call of the current caller to the caller's queue; the future returned gives the call a free child.
 
         A child that has already loaded `need` is preferred.
 

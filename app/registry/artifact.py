@@ -38,7 +38,7 @@ ESTIMATORS = (SKOPS, ".joblib", ".pkl")
 
 
 class ManifestPart(BaseModel):
-    """A mapping of the manifest; unknown keys are refused."""
+    """A mapping in the manifest, such as `artifact`; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
@@ -110,7 +110,7 @@ class Datatype(StrEnum):
 
 
 class Endpoint(ManifestPart):
-    """Address of a remote model. One answer of the service sends at most `max_calls` requests to it."""
+    """Address of a remote model. For one answer, the service sends at most `max_calls` requests to this address."""
 
     format: Literal[Format.HTTP]
     url: Name
@@ -142,7 +142,7 @@ class Endpoint(ManifestPart):
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the endpoint's description in the manifest; it says nothing about the model at that address."""
+        """SHA-256 of the endpoint's description in the manifest; the model at that address has no digest."""
         # Without keys that came later, so that a description from before them keeps its digest.
         later = {"map"} if self.map is None else set()
         return hashlib.sha256(self.model_dump_json(exclude=later).encode()).hexdigest()

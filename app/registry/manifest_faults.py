@@ -95,9 +95,9 @@ def feature_faults(features: Sequence[Feature]) -> list[Fault]:
 
 
 def path_faults(artifact: Artifact | Endpoint | None, reference: str | None) -> list[Fault]:
-    """The faults of the two file names in a manifest, of the artifact and the reference.
+    """The faults of the two file names in a manifest: the name of the artifact and that of the reference.
 
-    They must differ, and neither may be a name that the store uses for a file of its own.
+    The two must differ, and neither may be a name that the store uses for a file of its own.
     """
     path = artifact.path if isinstance(artifact, Artifact) else None
     named = {"/artifact/path": path, "/reference": reference}

@@ -191,7 +191,7 @@ class Profile:
     ) -> Self:
         """The profile of a model, computed from the reference records (`rows_raw`) and the model's scores of them.
 
-        With `outcomes`, the profile also has the moments of linear refits to them.
+        With `outcomes`, the profile also has the moments of linear refits to these outcomes.
 
         Raises `ModelRefused` where the model does not score every record or every category, where all records are
         equal, or where the outcomes do not determine a model.
@@ -285,7 +285,8 @@ def _weight_moments(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"], out
 def largest_distance(X: Float[np.ndarray, "n d"]) -> tuple[float, bool]:
     """Largest L2 distance between two encoded points, and whether all pairs were compared.
 
-    Of more than `EXACT_RECORDS` distinct points a seeded subset is compared, which gives a lower bound.
+    With more than `EXACT_RECORDS` distinct points, only a random subset (fixed seed) is compared; the result is then a
+    lower bound.
     """
     from scipy.spatial.distance import cdist
 

@@ -49,7 +49,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """The cells of a CSV as texts, with the line of each row in the file."""
+    """The cells of a CSV file as texts, and for each row its line number in the file."""
 
     header: list[str]
     rows: list[list[str]]

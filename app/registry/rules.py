@@ -47,7 +47,7 @@ _EQUAL = ("=", "==", "!=")
 
 
 class RuleParser:
-    """Parses the rules of a manifest to conditions on raw rows.
+    """Parses the rules of a manifest into conditions on raw rows.
 
     A raw row has one column for each feature that is not derived.
     """
@@ -66,8 +66,8 @@ class RuleParser:
     def parse(self, text: str) -> Rule:
         """The rule that a text states.
 
-        Raises `ValueError` where the text does not follow the grammar, or names what is not in the schema; the sentence
-        says where.
+        Raises `ValueError` where the text does not follow the grammar, or uses a name that is not in the manifest; the
+        error's sentence says where in the text.
         """
         return _RuleReader(text, self).rule()
 

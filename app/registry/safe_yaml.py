@@ -27,7 +27,7 @@ def read_yaml(content: bytes, *, texts: bool = False) -> Any:
 
     With `texts`, every value is the text as written: "No" in `outcome: No` stays "No", and does not become false.
 
-    Raises `ValueError`; its message is to be put behind the name of the file.
+    Raises `ValueError`; its message is the rest of a sentence that begins with the name of the file.
     """
     if len(content) > LARGEST:
         raise ValueError(f"has more than {LARGEST:,} bytes")

@@ -16,7 +16,7 @@ PROBABILITY_TOLERANCE = 1e-6
 def scores_match(
     black_box: BlackBox, scores: Float[np.ndarray, "k"], registered: Float[np.ndarray, "k"]
 ) -> Bool[np.ndarray, "k"]:
-    """(k,), whether each score equals the one at registration, within the tolerances; false for NaN."""
+    """Whether each score equals the score at registration within the tolerances, (k,); false for NaN."""
     same = np.abs(scores - registered) <= SCORE_TOLERANCE * (1.0 + np.abs(registered))
     if black_box.output is Output.PROBABILITY:
         # The logit of a probability near 0 or 1 is dominated by the rounding of single precision.

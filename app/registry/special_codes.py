@@ -26,8 +26,8 @@ def codes_among(numbers: Float[np.ndarray, "n"], family: Collection[float] = ())
     """The special codes among the numbers of a column: usual codes, such as -9 or 9999, apart from all other numbers.
 
     A negative code is apart if all other numbers are at least 0; a large code is apart if it is far above all others.
-    At least one of the codes must be frequent, or be in `family`, the codes of other columns of the table. Rare codes
-    next to it, such as -8 next to -9, are then codes as well.
+    At least one of the codes must be frequent, or be in `family`, the codes of other columns of the table. Then rare
+    ones, such as -8 in a column where -9 is frequent, are codes as well.
     """
     values = numbers[~np.isnan(numbers)]
     counts = Counter(values[np.isin(values, list(CODES))].tolist())

@@ -20,5 +20,5 @@ class Trust:
 
     @classmethod
     def of(cls, settings: "Settings") -> "Trust":
-        """The trust that the settings state."""
+        """The `Trust` that `settings` describe."""
         return cls(pickle=settings.trust_pickle, hosts=settings.remote_hosts)

@@ -117,7 +117,7 @@ class RegisteredModel:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the artifact; for a remote model, of its description in the manifest."""
+        """SHA-256 of the artifact; for a remote model, SHA-256 of the endpoint's description in the manifest."""
         return self.manifest.artifact.sha256
 
     @property
@@ -321,7 +321,7 @@ def _scaled(features: Sequence[Feature], fitted: Mapping[str, tuple[float, float
 def noted_warnings() -> Iterator[list[str]]:
     """Context manager: collects the warnings that libraries issue in its body, each once, as texts.
 
-    An example is the warning that another release of the library has saved a model. The list is filled on exit.
+    An example is the warning that a model was saved with another release of the library. The list is filled on exit.
     """
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:

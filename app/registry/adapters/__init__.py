@@ -72,9 +72,7 @@ ADAPTERS: dict[Format, Adapter] = {
 
 
 def load_black_box(manifest: Manifest, directory: Path, columns: ModelColumns, trust: Trust) -> BlackBox:
-    """The black box of the manifest's model in `directory`.
-
-    Its input is encoded points of ``columns.space``.
+    """The black box of the manifest's model in `directory`. It takes encoded points of ``columns.space``.
 
     Raises `ModelRefused` with every fault of the artifact; `ModelUnusable` where a library or a secret is missing.
     """

@@ -84,14 +84,14 @@ def refused(detail: str, place: str = "") -> ModelRefused:
 
 
 def digest_fault(found: str) -> Fault:
-    """The fault of an artifact whose SHA-256 is `found`, and not the digest in the manifest."""
+    """The fault of an artifact whose SHA-256, `found`, differs from the digest in the manifest."""
     return Fault("/artifact/sha256", f"is not the digest of the file, which is {found}")
 
 
 def form_refusal(error: ValidationError) -> ModelRefused:
     """The error that refuses a file whose content pydantic found invalid.
 
-    It has the first `FAULTS` of pydantic's findings.
+    The error has at most `FAULTS` faults: the first ones that pydantic reports.
     """
     return ModelRefused(
         faults=[

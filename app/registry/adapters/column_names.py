@@ -30,8 +30,7 @@ def chosen_columns(
     ----------
     names : names of the model's columns, in the model's order; None where its file names no columns
     count : number of the model's columns
-    named : `artifact.map` of the manifest: by encoded column, the model's own name for it, or None if the model lacks
-        it
+    named : `artifact.map` of the manifest: the model's own name by encoded column, None for a column that it lacks
     """
     named = dict(named or {})
     if unknown := [name for name in named if name not in space.columns]:
@@ -215,7 +214,7 @@ def as_json(values: np.ndarray) -> list[Any]:
 
 
 def labels_to_output(labels: Sequence[Any], manifest: Manifest) -> Float[np.ndarray, "n"]:
-    """The output of each record: 1.0 where the label that the model gave is the manifest's favourable one, else 0.0."""
+    """The output of each record: 1.0 where the model's label is the favourable label of the manifest, else 0.0."""
     return np.array([label == manifest.favourable for label in labels], dtype=float)
 
 

@@ -10,7 +10,7 @@ def encoded(estimator: Any, names: Sequence[str]) -> Iterator[tuple[str, Any, Se
     """The name, the encoder and the levels of each table column that the first steps of an estimator take.
 
     The encoder is None for a column of numbers. Several estimators inside `estimator` may take the table; the levels of
-    a column are then those of all their encoders. `names` has the names of all columns of the table.
+    a column are then the levels in all encoders of these estimators. `names` has the names of all columns of the table.
     """
     found: dict[str, tuple[Any, dict[Any, Any]]] = {}
     for one in within(estimator):
@@ -79,7 +79,7 @@ def missing_marks(estimator: Any, names: Sequence[str]) -> dict[str, str | None]
 def first_step(estimator: Any) -> Any:
     """The step that receives the table: the first of a pipeline, or the ColumnTransformer in a histogram booster.
 
-    It is None for an estimator that is None or a text, such as "drop".
+    The result is None where `estimator` is None or a text, such as "drop".
     """
     first = next(steps(estimator), None)
     if hasattr(first, "is_categorical_"):
@@ -91,8 +91,7 @@ def first_step(estimator: Any) -> Any:
 def within(estimator: Any) -> Iterator[Any]:
     """The estimator itself, then each fitted estimator inside it that takes the same table.
 
-    Estimators for calibration, parameter search, threshold tuning, voting, stacking and one-vs-rest contain such
-    others.
+    Estimators for calibration, parameter search, threshold tuning, voting, stacking and one-vs-rest contain others.
     """
     seen: set[int] = set()
     stack = [estimator]
@@ -179,7 +178,7 @@ def is_code(level: Any) -> bool:
 
 
 def columns_of_codes(estimator: Any, names: Sequence[str]) -> set[str]:
-    """The names of the table columns whose levels the encoders know as whole numbers."""
+    """The names of the table columns whose levels are whole numbers in the encoders of the estimator."""
     return {
         column
         for column, encoder, known in encoded(estimator, names)

@@ -163,7 +163,7 @@ class RemoteModel:
 
 
 def metadata_faults(black_box: BlackBox) -> list[Fault]:
-    """Faults where the server describes its model otherwise than the manifest does.
+    """Faults where the server's description of its model contradicts the manifest.
 
     Empty where the server does not describe its model, or does not respond.
     """
@@ -177,10 +177,10 @@ def metadata_faults(black_box: BlackBox) -> list[Fault]:
 
 
 def description(endpoint: Endpoint, trust: Trust) -> bytes | None:
-    """The server's description of its model, in JSON; None where it has none, which is always so for MLflow.
+    """The JSON text in which a server describes its model; None without a description, as for servers of MLflow.
 
-    Raises `ModelRefused` where the host is not allowed; `ModelUnusable` where its token is not in the environment;
-    `ModelUnavailable` where the server cannot be reached, or is too slow.
+    Raises `ModelRefused` where the host is not allowed; `ModelUnusable` where the token for the server is not in the
+    environment; `ModelUnavailable` where the server cannot be reached, or is too slow.
     """
     try:
         return _description(Wire(endpoint.url, _host(endpoint, trust), _headers(endpoint)), endpoint)

@@ -18,16 +18,16 @@ PANDAS = "pandas_categorical:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bitsets:
-    """Sets of categories as bitsets of 32-bit words; set k has the words from ``starts[k]`` to ``starts[k + 1]``."""
+    """Sets of categories as bitsets of 32-bit words; the words of set k are ``words[starts[k]:starts[k + 1]]``."""
 
     starts: np.ndarray
     words: np.ndarray
 
 
 def pandas_categories(lines: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
-    """The category lists in the lines of a LightGBM file: one for each categorical column of the DataFrame in training.
+    """The category lists in a LightGBM file: one for each categorical column of the DataFrame in training.
 
-    They have the order of the columns. Empty where the file lists no categories.
+    The lists are in the order of the columns. There are none if the file states no categories.
     """
     stated = [line.removeprefix(PANDAS) for line in lines if line.startswith(PANDAS)]
     if not stated:
@@ -47,11 +47,11 @@ def pandas_categories(lines: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
 def named_categories(
     categories: Sequence[Sequence[Any]], space: FeatureSpace
 ) -> tuple[dict[int, list[str]], list[Fault]]:
-    """The file's categories as texts, by index of their feature; and a fault where no features of the manifest fit.
+    """The categories in a LightGBM file, as texts by feature index; and a fault if they cannot be assigned to features.
 
-    A LightGBM file has one list of categories for each categorical column, in column order, but does not name the
-    columns. The lists are given, in order, to all features of certain types. Several choices of types may have the
-    right number of features; the one in which most features have the same categories as their lists is taken.
+    The file has one list of categories for each categorical column, in column order, but does not name the columns. The
+    lists are assigned, in order, to all features of certain types. Several choices of types may give the right number
+    of features; the choice with most features that have the same categories as their list is taken.
     """
     texts = [[code_text(value) for value in part] for part in categories]
     kinds: tuple[tuple[FeatureType, ...], ...] = (

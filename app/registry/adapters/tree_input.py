@@ -72,7 +72,7 @@ class TreeInput:
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All fields but `notes` as arrays by name, for a file; `of_arrays` is the inverse."""
+        """All fields except `notes`, as arrays by name, to be stored in a file; `of_arrays` is the inverse."""
         found = {f"codes{j}": codes for j, codes in self.codes.items()}
         found |= {} if self.indices is None else {"indices": self.indices}
         found |= {} if self.missing is None else {"missing": np.array(self.missing)}
@@ -97,7 +97,7 @@ def _listed(indices: Int[np.ndarray, "k"] | None) -> list[int] | None:
 def tree_input(
     manifest: Manifest, space: FeatureSpace, names: Sequence[str] | None, count: int
 ) -> tuple[TreeInput, list[Fault]]:
-    """The `TreeInput` for an ensemble trained on `count` columns with these names, and the faults of the manifest.
+    """The `TreeInput` for an ensemble trained on `count` columns called `names`, and the faults of the manifest.
 
     The manifest has a fault where its columns differ from those of the ensemble. The codes of categories come from the
     manifest, not from the model's file.
@@ -162,10 +162,10 @@ def with_codes(
     categories: Mapping[int, Sequence[str]],
     asked: Collection[int],
 ) -> tuple[TreeInput, list[Fault]]:
-    """`taken` with the category codes of the model's file, and a fault for each feature with other categories.
+    """`taken` with the file's category codes, and a fault for each feature with other categories than the file.
 
     The notes of the result name the columns that trees split by categories (`asked`) but whose categories are not in
-    the file.
+    the model's file.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ def with_boxes(
     Parameters
     ----------
     edges : function that converts thresholds in the file to the largest doubles that still go to the left child
-    indices : for each column of the trees, the index of its encoded column; None where both have the same columns
+    indices : for each column of the trees, the index of its encoded column; None if the trees take all encoded columns
     """
     columns = black_box.space.d
     size, most = sum(int((tree.left < 0).sum()) for tree in trees), LARGEST_BOXES if len(trees) == 1 else LARGEST_FOREST

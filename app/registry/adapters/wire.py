@@ -159,7 +159,7 @@ class _Guard(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        """A connection to the first allowed address that accepts one."""
+        """A connection to the first allowed address of the host to which the service can connect."""
         addresses = _resolve(host, port, self.left())
         permitted = [address for address in addresses if self._host.permits(address)]
         if not permitted:

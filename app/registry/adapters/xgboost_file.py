@@ -152,7 +152,7 @@ class File(_Part):
 
 
 def parse(content: bytes) -> File:
-    """The content of an XGBoost file in JSON or UBJSON. Raises `ModelRefused`."""
+    """The content of an XGBoost file in JSON or UBJSON. Raises `ModelRefused` where `content` is no such file."""
     refuse_repeated_keys(content)
     try:
         return validated(parse_ubjson(content) if is_ubjson(content) else content)
@@ -161,7 +161,10 @@ def parse(content: bytes) -> File:
 
 
 def validated(document: Any) -> File:
-    """The content of an XGBoost file, from JSON bytes or from plain data. Raises `ModelRefused`."""
+    """The content of an XGBoost file, from JSON bytes or from plain data.
+
+    Raises `ModelRefused` where `document` does not have the form of such a file.
+    """
     try:
         if isinstance(document, bytes):
             return File.model_validate_json(document)

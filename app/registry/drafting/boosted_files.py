@@ -37,7 +37,10 @@ zeros (1) or NaN (2)."""
 
 
 def read_xgboost(name: str, content: bytes) -> ModelFacts:
-    """The facts that an XGBoost file in JSON or UBJSON states about its model. Raises `ModelRefused`."""
+    """The facts that an XGBoost file in JSON or UBJSON states about its model.
+
+    Raises `ModelRefused` where the file cannot be read, or has a kind of model that the service does not take.
+    """
     binary = ubjson.is_ubjson(content)
     try:
         learner = (ubjson.parse(content) if binary else json.loads(content))["learner"]
@@ -142,7 +145,10 @@ def _missing_of_lightgbm(lines: Sequence[str], names: tuple[str, ...]) -> dict[s
 
 
 def read_lightgbm(name: str, content: bytes) -> ModelFacts:
-    """The facts that a LightGBM text file states about its model. Raises `ModelRefused`."""
+    """The facts that a LightGBM text file states about its model.
+
+    Raises `ModelRefused` where the file cannot be read, or has a kind of model that the service does not take.
+    """
     try:
         lines = content.decode().splitlines()
         first = lines.index("Tree=0")

@@ -42,7 +42,7 @@ class Known:
 def candidates(head: Mapping[str, Any], known: Known) -> list[dict[str, Any]]:
     """Candidate manifests that agree with `known`, the likeliest first; at most `MOST_CANDIDATES`.
 
-    Each candidate has all keys of `head`, then its own.
+    Each candidate has all keys of `head`, then further keys.
     """
     facts, features = known.facts, known.features
     found: list[dict[str, Any]] = []

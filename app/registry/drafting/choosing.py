@@ -59,7 +59,7 @@ def choose(
 ) -> Choice:
     """The candidate manifest that agrees best with the lender's scores, outcomes and answers, with the evidence for it.
 
-    Each candidate has all keys of `head`, then its own. Sentences about the chosen manifest are added to `notes`.
+    Each candidate has all keys of `head`, then further keys. Sentences about the chosen manifest are added to `notes`.
     """
     possible = candidates(head, known)
     features = ParsedManifest.of(possible[0]).features

@@ -60,7 +60,7 @@ class Column:
         return replace(self, texts=tuple(texts), numbers=numbers, codes=codes, percent="share")
 
     def with_codes_of(self, family: Collection[float]) -> "Column":
-        """The column with more special codes: those of other columns (`family`) that also occur in it, even rarely."""
+        """The column with more special codes: those of other columns (`family`) that occur here, even if rarely."""
         if self.numbers is None:
             return self
         return replace(self, codes=tuple(sorted({*self.codes, *codes_among(self.numbers, family)})))
@@ -144,7 +144,7 @@ class Column:
 
     @property
     def long(self) -> bool:
-        """Whether a number is written with more than `MOST_DECIMALS` decimals, or with an exponent."""
+        """Whether the column has a number with an exponent, or with more than `MOST_DECIMALS` decimals."""
         return re.search(rf"[eE]|\.\d{{{MOST_DECIMALS + 1}}}", "\n".join(self.texts)) is not None
 
     @property

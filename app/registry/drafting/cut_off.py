@@ -28,10 +28,11 @@ class CutOff:
 
 
 def own_cut_off(manifest: dict[str, Any], facts: ModelFacts, ask: Ask) -> CutOff:
-    """The search for the model's own threshold: `manifest` with this threshold, where the model's decisions show it.
+    """Search for the model's own threshold; the result has `manifest` with this threshold, if one is found.
 
     A classifier that gives probabilities may have its own threshold, stored in its file as a parameter or as a constant
-    of a graph. `ask` returns the model's outputs for the records, read under the manifest that it is given.
+    of a graph. The model's decisions on the records show whether it uses that threshold. `ask` is a function from a
+    manifest to the model's outputs for the records.
     """
     by_label = _by_label(manifest, facts)
     outputs, labels = (None, None) if by_label is None else (ask(manifest), ask(by_label))

@@ -58,8 +58,8 @@ class Trial:
     def choose(self, candidates: Sequence[dict[str, Any]]) -> Choice:
         """The candidate manifest under which the model agrees best with the lender's scores.
 
-        Without scores, the lender's outcomes decide; without outcomes, the first candidate is chosen. A candidate under
-        which the model gives no outputs is chosen only if all candidates are so; then it is the first.
+        Without scores, the lender's outcomes decide; without outcomes, the first candidate is chosen. Candidates under
+        which the model gives no outputs are left out; if that leaves none, the first candidate is chosen.
         """
         if len(candidates) == 1 and self.scores is None:
             return Choice(manifest=candidates[0])

@@ -271,7 +271,7 @@ TERMS: Mapping[str, dict[str, Any]] = {
 
 
 def terms_question(found: FeatureDraft) -> Question | None:
-    """The question to the lender whether the column is a term of the contract, and whether more or less is better.
+    """The question to the lender whether a column is a contract term, and if more or less of it helps applicants.
 
     None where the name of the column does not suggest a term.
     """
@@ -295,7 +295,8 @@ def _means(column: Column, outcome: Outcome) -> tuple[float, float]:
 def doubted(found: FeatureDraft, column: Column, outcome: Outcome) -> str:
     """A sentence on why the direction in which a number may change is in doubt; empty without doubt.
 
-    There is doubt where people with the good outcome have plainly more, or less, than the direction suggests.
+    There is doubt where people with the good outcome have plainly more of the number, and the manifest allows advice to
+    lower it; and likewise the other way round.
     """
     change = found.keys.get("change", "any")
     fixed = found.keys.get("protected") or change == "none" or "derived" in found.keys

@@ -158,11 +158,9 @@ def signs(columns: Mapping[str, Column], has: Bool[np.ndarray, "n"]) -> list[tup
 
     Returns
     -------
-    A tuple for each column. It has words such as "higher incomes"; the column's name; the difference of the two means
-    in
-    standard deviations, positive where it suggests that the outcome is the good one; the mean with the outcome; the
-    mean
-    without it
+    A tuple for each column. It has words such as "higher incomes"; the column's name; the difference of the two
+    means in standard deviations, positive where it suggests that the outcome is the good one; the mean of people with
+    the outcome; the mean of people without it
     """
     found: dict[str, tuple[str, str, float, float, float]] = {}
     for name, column in columns.items():
