@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from jaxtyping import Float
+from scipy.special import ndtr
 
 from app.errors import InvalidRequest
 from app.futures.store import load_futures
@@ -22,7 +23,7 @@ from app.recourse.robustness.invalidation import clopper_pearson
 from app.recourse.robustness.share_interval import share_interval
 from app.recourse.solve import METHODS, solve
 from app.recourse.verdict import Reason
-from app.recourse.verification.future import SURE, aim
+from app.recourse.verification.future import SURE, aim, deviations
 from app.registry.registry import Registry
 from tests.conftest import DEMO_STORE
 from tests.recourse.toys import LOAN, ask, loan_rows, loan_score
@@ -62,6 +63,20 @@ def test_the_search_aims_at_the_fewest_models_that_make_the_share_probable(share
     assert reached(count - 1) < SURE + 0.002
     assert reached(count) >= SURE - 0.002
     assert count < aim(0.95, 60, 60)
+
+
+@pytest.mark.parametrize("share", [0.6, 0.8, 0.9, 0.95])
+def test_bell_shaped_scores_are_aimed_at_by_their_mean(share: float) -> None:
+    """Of records that 60 models score alike, and all whose mean is as far above 0: how many hold among 60 others."""
+    z, rng, draws = deviations(share, 60, 60), np.random.default_rng(0), 2_000_000
+    own = rng.uniform(-1.0, 5.0, draws)
+    mean, spread = own + rng.normal(size=draws) / math.sqrt(60), np.sqrt(rng.chisquare(59, draws) / 60)
+    alike = own[np.abs(mean / spread - z) < 0.05]
+    reached = (rng.binomial(60, ndtr(alike)) >= share * 60 - 1e-9).mean()
+    assert reached == pytest.approx(SURE, abs=0.015)
+    assert ndtr(z) < aim(share, 60, 60) / 60  # so it asks for less than a count does
+    assert z < deviations(min(1.0, share + 0.05), 60, 60)
+    assert math.isinf(deviations(share, 5, 5))
 
 
 @pytest.mark.parametrize("name", list(METHODS))

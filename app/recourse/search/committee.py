@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import ndtri
 
 from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
@@ -73,6 +75,11 @@ class CommitteeSearch:
     share : least share of the future models that must accept, in (0, 1]
     own_margin : least score that today's model must give
     plain : a count; `share` concerns only the first `plain` future models, or all of them where this is absent
+    bell : whether the scores of one record by several models follow a bell curve, so that their mean tells more than
+        their signs. If so, a stress is also withstood where the mean score of its models, in standard deviations of the
+        plain models' scores, is as high as a bell curve needs for the same share above 0
+    sure : a share below `share` and a number, read only with `bell`. A record also passes if this share of the plain
+        models accepts it and their mean score is at least that number of their standard deviations above 0
     stressed : one pair for each stress: the score columns of its models, and how many of these models must accept
     cost : a function from raw rows to costs that are sums over features; it guides the search. Where absent, the action
         set's cost
@@ -93,6 +100,8 @@ class CommitteeSearch:
         *,
         own_margin: float = 0.0,
         plain: int | None = None,
+        bell: bool = False,
+        sure: tuple[float, float] | None = None,
         stressed: Sequence[tuple[slice, int]] = (),
         cost: ValueOf | None = None,
         value: ValueOf | None = None,
@@ -103,7 +112,13 @@ class CommitteeSearch:
     ) -> None:
         self.actions, self.share, self.own_margin = action_set, share, own_margin
         self._ask, self._admits, self._until = score_rows, admits, until
-        self._stressed = tuple(stressed)
+        self._bell, self._sure = bell, sure
+        alike: dict[tuple[int, int], list[int]] = {}
+        for columns, needed in stressed:
+            own = range(columns.start, columns.stop)
+            alike.setdefault((needed, len(own)), []).extend(own)
+        self._stressed = [(needed, models, np.array(columns)) for (needed, models), columns in alike.items()]
+        """Of stresses with as many models, of which as many must accept: these numbers, and the columns of all."""
         self._plain = slice(1, None if plain is None else 1 + plain)
         self._cost = cost or action_set.cost
         self._value = value or self._cost
@@ -205,17 +220,37 @@ class CommitteeSearch:
     def _levels(self, scores: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
         """The smaller of the own score beyond its margin and the score that the asked share of the models reach."""
         plain = scores[..., self._plain]
-        level = np.minimum(scores[..., 0] - self.own_margin, _kth(plain, models_needed(self.share, plain.shape[-1])))
-        for columns, needed in self._stressed:
-            level = np.minimum(level, _kth(scores[..., columns], needed))
+        level, mean = _kth(plain, models_needed(self.share, plain.shape[-1])), plain.mean(axis=-1)
+        spread = np.sqrt(np.maximum(np.einsum("...k,...k->...", plain, plain) / plain.shape[-1] - mean**2, 0.0))
+        if self._bell and self._sure is not None:
+            share, deviations = self._sure
+            sure = _kth(plain, models_needed(share, plain.shape[-1]))
+            level = np.maximum(level, np.minimum(sure, mean - deviations * spread))
+        level = np.minimum(level, scores[..., 0] - self.own_margin)
+        for needed, models, columns in self._stressed:
+            own = self._by_stress(scores, models, columns)
+            withstood = _kth(own, needed)
+            if self._bell:
+                far = own.mean(axis=-1) - _deviations(needed, models) * spread[..., None]
+                withstood = np.maximum(withstood, far)
+            level = np.minimum(level, withstood.min(axis=-1))
         return np.asarray(level)
+
+    @staticmethod
+    def _by_stress(
+        scores: Float[np.ndarray, "*n m"], models: int, columns: Int[np.ndarray, "c"]
+    ) -> Float[np.ndarray, "*n s k"]:
+        """The scores in these columns, by stress and model."""
+        return scores[..., columns].reshape(*scores.shape[:-1], len(columns) // models, models)
 
     def _shares(self, scores: Float[np.ndarray, "*n m"]) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
         """Shares of the plain models and, in the mean over the stresses, of those under stress that accept."""
-        stressed = [(scores[..., columns] >= 0.0).mean(axis=-1) for columns, _ in self._stressed]
+        stressed = [
+            (self._by_stress(scores, models, columns) >= 0.0).mean(axis=-1) for _, models, columns in self._stressed
+        ]
         # A single record has scalars, which are arrays here too.
         plain = np.asarray((scores[..., self._plain] >= 0.0).mean(axis=-1))
-        return plain, np.asarray(np.mean(stressed, axis=0)) if stressed else np.ones_like(plain)
+        return plain, np.concatenate(stressed, axis=-1).mean(axis=-1) if stressed else np.ones_like(plain)
 
     def _keep(self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n m"]) -> None:
         A, levels = self.actions, self._levels(scores)
@@ -397,7 +432,15 @@ def _rank(one: Reached, own_margin: float) -> tuple[float, float]:
     return (one.share + one.stressed if one.own_score >= own_margin else 0.0, one.level)
 
 
+@cache
+def _deviations(needed: int, models: int) -> float:
+    """How far above 0 the mean of a bell is of whose scores so many are, in its deviations; all count half one less."""
+    return float(ndtri(min(needed, models - 0.5) / models))
+
+
 def _kth(scores: Float[np.ndarray, "*n k"], needed: int) -> Float[np.ndarray, "*n"]:
     """The largest score that so many of the models reach."""
     refusing = scores.shape[-1] - needed
+    if refusing == 0:
+        return np.asarray(scores.min(axis=-1))
     return np.asarray(np.partition(scores, refusing, axis=-1)[..., refusing])

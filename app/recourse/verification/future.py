@@ -7,14 +7,17 @@ from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import gammaln
+from scipy.optimize import brentq
+from scipy.special import bdtrc, gammaln, ndtr
 
 from app.recourse.candidates import Candidates, PlanCandidates
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Method, MethodParams
 from app.recourse.models.black_box import LAST_BITS
 from app.recourse.models.committee import ROUNDING, Futures, models_needed
+from app.recourse.models.score import Output
 from app.recourse.numerics.linalg import unique_rows
+from app.recourse.robustness.share_interval import ERRORS, LIKELIHOOD
 from app.recourse.search.committee import CommitteeSearch, Reached
 from app.recourse.verification.draft import Draft
 
@@ -26,6 +29,10 @@ SURE = 0.94
 """Probability with which the held-back models should reach the asked share, of a record that no more of the search set
 accept than have to. Most are accepted by more, so 95 % of answers reach it; with 0.95 here, 0.9 would ask for all of 60
 models, as 0.95 does."""
+MOST_DEVIATIONS = 4.0
+"""What `deviations` asks for at most."""
+FEWEST_SCORES = 10
+"""Models from which on the deviation of their scores is used."""
 TIDY = 0.1
 """Share of the cost that an answer with fewer changes may exceed the cheapest by."""
 CLOSE_MARGIN = 0.1
@@ -56,6 +63,26 @@ def aim(share: float, search: int, held_back: int) -> int:
         if np.exp(law).sum() >= SURE:
             return count
     return search
+
+
+@lru_cache(maxsize=256)
+def deviations(share: float, search: int, held_back: int) -> float:
+    """The same for scores that are bell-shaped, of which mean and deviation say more than signs do.
+
+    Returns
+    -------
+    how many standard deviations between the models of the search set their mean score must exceed 0 by; infinite where
+    these are too few, or where even the most is not enough
+    """
+    needed = models_needed(share, held_back)
+
+    def short(z: float) -> float:
+        own = z + ERRORS * math.sqrt((1.0 + 0.5 * z * z) / search)
+        return float(LIKELIHOOD @ bdtrc(needed - 1, held_back, ndtr(own))) - SURE
+
+    if search < FEWEST_SCORES or not short(0.0) < 0.0 < short(MOST_DEVIATIONS):
+        return math.inf
+    return float(brentq(short, 0.0, MOST_DEVIATIONS))
 
 
 def verify_committee(
@@ -117,6 +144,9 @@ class _Committee:
         bound = any(getattr(params, knob) != getattr(defaults, knob) for knob in method.knobs)
         self.admits = candidates.meets if candidates and bound else None
         self.aimed = aim(self.share, futures.search.count, futures.held_back.count) / futures.search.count
+        # Scores of labels have no bell.
+        labels = draft.problem.black_box.output is Output.LABEL
+        self.deviations = math.inf if labels else deviations(share, futures.search.count, futures.held_back.count)
         self.at_most = at_most
         self.own_least = -math.inf
         self.stress = futures.stressed_search if draft.problem.under_stress else None
@@ -206,12 +236,13 @@ class _Committee:
 
     def _run(
         self,
-        starts_raw: Float[np.ndarray, "n p"],
+        proposals: Float[np.ndarray, "n p"],
         base_raw: Float[np.ndarray, "p"] | None = None,
         *,
         margin: float = LAST_BITS,
     ) -> tuple[CommitteeSearch, Reached | None]:
         """Search; raises DeadlineExceeded where the time ran out before anything was found."""
+        starts_raw = proposals
         search = self._search(self.aimed, base_raw, margin)
         reached = search.run(starts_raw, base_raw)
         if reached is None and self.wanted and (near := search.nearest) is not None:
@@ -223,10 +254,13 @@ class _Committee:
                 self.draft.meter.check()
                 search, reached, starts_raw = self._again(target, base_raw, margin, starts_raw, search.nearest)
         if reached is None and self.stress is not None and base_raw is None:
-            # Nothing keeps the margin of the method's own answer as well; without that, there may be an answer.
-            self.draft.meter.check()
+            # Nothing keeps the margin of the method's own answer as well; without that, there may be an answer. The
+            # best record so far leads some searches astray.
             self.own_least, self.wanted = -math.inf, ()
-            search, reached, starts_raw = self._again(self.asked, base_raw, margin, starts_raw, search.nearest)
+            for starts, near in ((proposals, None), (starts_raw, search.nearest)):
+                if reached is None:
+                    self.draft.meter.check()
+                    search, reached, _ = self._again(self.asked, base_raw, margin, starts, near)
         if reached is None:
             self.draft.meter.check()
         if reached is not None and self.by_surrogate:
@@ -257,6 +291,8 @@ class _Committee:
             share,
             own_margin=max(margin, self.own_least) if base_raw is None else margin,
             plain=self.futures.count,
+            bell=self.deviations < math.inf,
+            sure=(self.share, self.deviations) if share == self.aimed else None,
             stressed=self._stressed,
             cost=lambda rows_raw: actions.cost(rows_raw) + CHANGE_COST * actions.changed(rows_raw),
             value=self.objective or actions.cost,

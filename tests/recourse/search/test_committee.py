@@ -1,6 +1,7 @@
 """The committee's search, against brute force over every record of small lattices."""
 
 from itertools import product
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -63,6 +64,33 @@ def test_as_cheap_as_brute_force(seed: int, share: float) -> None:
     assert found.share == (scores[1:] >= 0).mean()
     assert actions.contains(found.row_raw[None])[0]
     assert best - 1e-9 <= found.value <= 1.15 * best
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_mean_far_above_0_counts_as_so_many_models(seed: int) -> None:
+    """Three stresses of four models each, of which one asks for fewer; by brute force, rule by rule."""
+    actions, models, plain = action_set(SPACE, FACTUAL), committee(seed), 8
+    stressed = [(slice(9, 13), 3), (slice(13, 17), 3), (slice(17, 21), 4)]
+    rows = every_record(actions)
+    good = []
+    for scores in scores_of(models)(rows):
+        own, spread = scores[1 : 1 + plain], scores[1 : 1 + plain].std()
+        enough = (own >= 0).sum() == plain or ((own >= 0).mean() >= 0.5 and own.mean() >= 1.0 * spread)
+        for columns, needed in stressed:
+            few = scores[columns]
+            far = NormalDist().inv_cdf({3: 0.75, 4: 0.875}[needed])
+            enough &= (few >= 0).sum() >= needed or few.mean() >= far * spread
+        good.append(enough and scores[0] >= 0)
+    best = float(actions.cost(rows[np.array(good)]).min(initial=np.inf))
+    search = CommitteeSearch(
+        actions, scores_of(models), 1.0, plain=plain, bell=True, sure=(0.5, 1.0), stressed=stressed
+    )
+    found = search.run(EMPTY)
+    assert (found is None) == np.isinf(best)
+    if found is not None:
+        assert best - 1e-9 <= found.value <= 1.15 * best
+        signs = CommitteeSearch(actions, scores_of(models), 1.0, plain=plain, stressed=stressed).run(EMPTY)
+        assert signs is None or found.value <= signs.value + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(5))
