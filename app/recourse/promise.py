@@ -26,7 +26,7 @@ class PromisePhrases(InputPart):
     same: str = "If the model is trained again on the same records, at least {n} in 100 {models} accept this."
     """For future models that vary as models of today's records do."""
     at_most: str = "Even if applicants stay as they are, at most {n} in 100 {models} accept this."
-    """Where nothing can be promised, and most models refuse."""
+    """Where most models refuse: "at least 1 in 100" would say too much."""
     unknown: str = "Even if applicants stay as they are, how many {models} accept this is not known."
     """Where nothing can be promised."""
     measured: str = (
@@ -86,6 +86,9 @@ class PromisePhrases(InputPart):
 
 ENGLISH = PromisePhrases()
 
+HALF = 50
+"""Of 100 models: fewer than that are no promise."""
+
 SPECIAL = {
     ("@score", "down"): "weaker", ("@score", "up"): "stronger", ("@label", "down"): "fewer", ("@label", "up"): "more",
 }  # fmt: skip
@@ -103,7 +106,7 @@ def promise_text(
     labels : by column name, its label in the language of `phrases`
     """
     said = [_first(future, phrases)]
-    if not future.get("measured") and _least(future["interval"]) > 0:
+    if not future.get("measured") and _least(future["interval"]) > 0 and _most(future["interval"]) >= HALF:
         said.append(_how_far(future.get("stressed"), phrases, labels or {}))
     if before := future.get("kept_before"):
         numbers = {"promises": before["promises"], "n": _floor(before["share"]), "months": before["months"]}
@@ -135,11 +138,13 @@ def ways_text(future: Mapping[str, Any], ways: int, phrases: PromisePhrases = EN
 def _first(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
     if measured := future.get("measured"):
         return _filled(phrases.measured, {"n": _floor(measured["share"])})
-    least, most = _least(future["interval"]), math.ceil(100.0 * future["interval"][1] - ROUNDING)
+    least, most = _least(future["interval"]), _most(future["interval"])
     words = {"n": least, "models": _models(future, phrases)}
-    if least > 0:
-        return _filled(phrases.same if future.get("records") == "same" else phrases.stay, words)
-    return _filled(phrases.at_most, words | {"n": most}) if most < 50 else _filled(phrases.unknown, words)
+    if most < HALF:
+        return _filled(phrases.at_most, words | {"n": most})
+    if least == 0:
+        return _filled(phrases.unknown, words)
+    return _filled(phrases.same if future.get("records") == "same" else phrases.stay, words)
 
 
 def _how_far(stressed: Mapping[str, Any] | None, phrases: PromisePhrases, labels: Mapping[str, str]) -> str:
@@ -164,6 +169,11 @@ def _models(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
 def _least(interval: Sequence[float]) -> int:
     """The lower end as a number of 100, rounded down: what is said is never more than holds."""
     return _floor(interval[0])
+
+
+def _most(interval: Sequence[float]) -> int:
+    """The upper end as a number of 100, rounded up."""
+    return math.ceil(100.0 * interval[1] - ROUNDING)
 
 
 def _floor(share: float) -> int:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 LANGUAGES = {"page": ENGLISH} | {
     tag: language.promise for tag, language in Templates.read("general", None, "en").languages.items()
 }
-SHARE = re.compile(r"(in|of|von) 100\b[^.`;]*\b(models|Modellen)\b[^.`;]*\b(accept|say|do|nehmen)\b[^.]*")
+SHARE = re.compile(r"(in|of|von) 100\b[^.`;]*\b(models?|Modell\w*)\b[^.`;]*\b(accept|say|do|nehmen)\b[^.]*")
 OTHERS = "11 of 12 such models accept this; other changes may break it."
 AT_WORST = "at worst, 11 of 12 such models accept this."
 CONDITION = re.compile(r"\b(if|wenn|whether)\b", re.IGNORECASE)
@@ -44,6 +44,9 @@ def test_the_lower_end_is_said_with_its_condition() -> None:
 def test_where_nothing_can_be_promised_no_share_is() -> None:
     assert promise_text(future(low=0.0, high=0.0596)) == (
         "Even if applicants stay as they are, at most 6 in 100 retrained models accept this."
+    )
+    assert promise_text(future(low=0.011, high=0.3)) == (
+        "Even if applicants stay as they are, at most 30 in 100 retrained models accept this."
     )
     assert promise_text(future(low=0.004, high=0.9)) == (
         "Even if applicants stay as they are, how many retrained models accept this is not known."
