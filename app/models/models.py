@@ -191,7 +191,7 @@ class Models:
         return [_summary(model) for model in self._registry.list() if key is None or key.may_ask(model.id)]
 
     def summary(self, name: str) -> Json:
-        """The description of one version: the newest active one of an id, or any version by its full name."""
+        """The description of one version: the newest active version of a model id, or any version by its full name."""
         return _summary(self.find(name, include_inactive=True))
 
     def require_answering(self, name: str) -> None:
@@ -219,7 +219,10 @@ class Models:
         }
 
     async def predict(self, name: str, records: Sequence[Mapping[str, object]]) -> Json:
-        """The model's decisions about records, in order. Raises `InvalidRecord` with the faults of all records."""
+        """The model's decisions about records, in the order of the records.
+
+        Raises `InvalidRecord` with the faults of all records.
+        """
         model = self.find(name)
         rows_raw = model.space.read_many(records, pointer="/records")
         predictions = await self.ask(model, tasks.predict, rows_raw)

@@ -167,9 +167,8 @@ class Pool:
 
         Raises
         ------
-        Overloaded : the queue is full, no child became free in time, or `need` was not loaded in time; a child that
-            loads it
-            goes on
+        Overloaded : the queue is full, no child became free in time, or `need` was not loaded in time; a child
+            that loads `need` goes on
         LaneTimeout : the child exceeded its time limit and was killed
         LaneCrashed : the child died
         ModelQuarantined : `need` is a model that has ended several children before

@@ -49,7 +49,7 @@ def inside(directory: Path, path: str) -> Path:
 
 
 def require_regular(path: Path) -> os.stat_result:
-    """The `stat` of a regular file. Raises `OSError` for anything else: reading a pipe or device may never end."""
+    """The `stat` of a regular file. Raises `OSError` for any other, as reading a pipe or a device may never end."""
     found = path.stat()
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

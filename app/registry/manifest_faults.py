@@ -84,7 +84,7 @@ def semantic_faults(manifest: Manifest) -> list[Fault]:
 
 
 def feature_faults(features: Sequence[Feature]) -> list[Fault]:
-    """The faults of the features."""
+    """The faults of the features in a manifest."""
     endless = [
         Fault(f"/features/{j}/{field.name}", "must be a finite number")
         for j, feature in enumerate(features)

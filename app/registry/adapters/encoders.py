@@ -141,7 +141,10 @@ def dropped(estimator: Any, names: Sequence[str]) -> frozenset[str]:
 
 
 def steps(estimator: Any) -> Iterator[Any]:
-    """The steps of a pipeline, or the estimator itself."""
+    """The steps of a pipeline, with the steps of a pipeline inside it; any other estimator is a single step.
+
+    None and texts, such as "passthrough", are left out.
+    """
     inner = getattr(estimator, "steps", None)
     if isinstance(inner, list):
         for _, step in inner:

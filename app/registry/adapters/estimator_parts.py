@@ -91,7 +91,10 @@ def _hold(schema: Any) -> int:
 
 
 def types_of_members() -> list[str]:
-    """Names of the types that may be in a skops file besides those of scikit-learn: boosters' estimators and `Held`."""
+    """Names of the types that a skops file may have besides those of scikit-learn.
+
+    They are `Held`, OrderedDict, and the types of estimators that have a booster.
+    """
     return [HELD, "collections.OrderedDict", *(name for member in MEMBERS for name in member.estimators)]
 
 

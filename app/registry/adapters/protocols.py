@@ -134,7 +134,10 @@ class _OipV2(Dialect):
         return _json({"parameters": {"content_type": "pd"}, "inputs": inputs, **wanted})
 
     def metadata_faults(self, body: bytes) -> list[Fault]:
-        """Faults where the server names other inputs or outputs than the manifest; empty where it names none."""
+        """Faults where the server names other inputs or outputs than the manifest.
+
+        Empty where the server names neither inputs nor outputs.
+        """
         try:
             described = Description.model_validate_json(body)
         except ValidationError:

@@ -72,7 +72,7 @@ class Column:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """Distinct texts, without the missing ones, sorted."""
+        """The distinct texts of the cells, sorted; missing values are left out."""
         return tuple(sorted(set(self.texts) - {""}))
 
     @property
@@ -93,7 +93,7 @@ class Column:
 
     @property
     def whole(self) -> bool:
-        """Whether all numbers are integers below 2^53 in size; false for a column of texts."""
+        """Whether all numbers are integers of absolute value below 2^53; false for a column of texts."""
         if self.numbers is None:
             return False
         values = np.append(self.numbers[~np.isnan(self.numbers)], self.codes)
@@ -101,14 +101,14 @@ class Column:
 
     @property
     def flag(self) -> bool:
-        """Whether the values other than missing ones are just 0 and 1, or just false and true."""
+        """Whether the column has exactly the values 0 and 1, or exactly false and true. Missing values do not count."""
         if self.numbers is None:
             return {level.lower() for level in self.levels} == {"false", "true"}
         return not self.codes and np.unique(self.known).tolist() == [0.0, 1.0]
 
     @property
     def constant(self) -> bool:
-        """Whether the column has at most one distinct value, without missing ones and special codes."""
+        """Whether the column has at most one distinct value. Missing values and special codes do not count."""
         if self.numbers is None:
             return len(self.levels) < 2
         known = self.known
@@ -118,7 +118,8 @@ class Column:
     def names_records(self) -> bool:
         """Whether the column identifies records: texts without repetition, or whole numbers that count up by 1.
 
-        Whole numbers in another order do so only under a name such as "id". False for fewer than 20 records.
+        Whole numbers in another order identify records only if the column has a name such as "id". The result is false
+        for fewer than 20 records, and where a value is repeated.
         """
         if len(self.texts) < 20 or len(set(self.texts)) < len(self.texts):
             return False
@@ -149,7 +150,7 @@ class Column:
 
     @property
     def decimals(self) -> int:
-        """Number of digits after the point with which the column's numbers are stated to a person."""
+        """Number of digits after the point with which the column's numbers are shown to people."""
         if not self.long:
             joined = "\n".join(self.texts)
             return next((n for n in range(MOST_DECIMALS, 0, -1) if re.search(rf"\.\d{{{n}}}", joined)), 0)

@@ -95,7 +95,10 @@ def _categorical(found: FeatureDraft, column: Column, levels: tuple[str | None, 
 
 
 def too_many(name: str, count: int) -> str:
-    """The sentence that refuses a column with more levels than a feature can have, and says what helps."""
+    """The sentence that refuses a column because it has more levels than a feature can have, and suggests a remedy.
+
+    `count` is the number of levels.
+    """
     return (
         f'"{name}" has {count:,} different texts, and a feature has at most {MOST_LEVELS} categories. Train the model '
         f"with the rare ones as one level, or with a number in its place, such as the share of each {name} that repaid"

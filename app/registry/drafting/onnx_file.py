@@ -13,7 +13,10 @@ from app.registry.drafting.features import MOST_LEVELS
 
 
 def read(name: str, content: bytes) -> ModelFacts:
-    """The facts that an ONNX file states about its model. Raises `ModelRefused`."""
+    """The facts that an ONNX file states about its model.
+
+    Raises `ModelRefused` where the file cannot be read, or has a kind of model that the service does not take.
+    """
     with library("onnx"):
         import onnx
         from google.protobuf.message import DecodeError

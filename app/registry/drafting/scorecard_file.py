@@ -32,7 +32,7 @@ Row = Mapping[str, str]
 
 
 def read(name: str, content: bytes) -> ModelFacts:
-    """The facts that a scorecard in CSV states. Raises `ModelRefused`."""
+    """The facts that a scorecard in CSV states. Raises `ModelRefused` where `content` is no such scorecard."""
     try:
         rows: list[Row] = list(csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
@@ -67,7 +67,10 @@ def is_json(content: bytes) -> bool:
 
 
 def read_json(name: str, content: bytes) -> ModelFacts:
-    """The facts that a scorecard of the library toad in JSON states. Raises `ModelRefused`."""
+    """The facts that a scorecard of the library toad in JSON states; `is_json` must be true of `content`.
+
+    Raises `ModelRefused` where the scorecard cannot be converted.
+    """
     found = json.loads(content)
     rows = [(feature, text, repr(points)) for feature, of in found.items() for text, points in of.items()]
     return _converted(name, rows)
