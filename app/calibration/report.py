@@ -81,7 +81,7 @@ class MethodCalibration(Kept):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderCalibration(Kept):
-    """The promises that were asked for under the same conditions."""
+    """The promises whose requests had the same `robustness.under`."""
 
     under: Literal["stress", "same"] | None
     """`stress` or `same` where a share of future models was asked for and stress was rehearsed; null for others."""
@@ -108,7 +108,7 @@ class VersionCalibration(Kept):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationCorrection(AnswerPart):
-    """What `validity.future.measured` is below the probability: linear between these points, constant beyond them."""
+    """How far `validity.future.measured` is below `probability`: linear between these points, constant beyond."""
 
     model: str
     """The version whose answers it corrects."""

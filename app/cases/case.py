@@ -105,7 +105,7 @@ class Caller(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaterVersion(AnswerPart):
-    """What a version that was registered later says of the promise."""
+    """Whether a version that was registered later keeps the promise."""
 
     model: str
     """`id@version`."""

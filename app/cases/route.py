@@ -62,7 +62,7 @@ async def record_notice(
     request: Annotated[NoticeRequest, Body(openapi_examples=NOTICE_EXAMPLES)],
     service: ServiceDep,
 ) -> Response:
-    """The letter that `GET /recourse/{id}/notice` writes, with its addressee, or a text of your own; how and when.
+    """Records how and when a letter was sent: that of `GET /recourse/{id}/notice`, or a text of your own.
 
     It is on disk before it is returned: print and send what this returns. The chain covers it; it is erased with the
     recourse.
@@ -84,7 +84,7 @@ async def get_letter(
     form: PageForm = None,
     accept: Accept = "",
 ) -> Response:
-    """As it was recorded; `text/html` is the page that prints, or plain text for a text of the lender's own."""
+    """The letter as recorded; `text/html` is the page that prints, or plain text for the lender's own text."""
     found = await service.cases.letter(recourse_id, letter)
     if not wants_page(form, accept):
         return JSONResponse(found, headers=PRIVATE)
@@ -108,8 +108,8 @@ async def create_review(
 ) -> Response:
     """Wrong data corrected and the model asked again, a decision by a person with its reason, or both.
 
-    Asked again is the same question about the corrected record, of the newest active version unless one is named. Its
-    answer is recourse of its own, under the same reference.
+    The same question is asked about the corrected record, of the newest active version unless one is named. The answer
+    is a recourse of its own, with the same reference.
     """
     return Response(await service.cases.review(recourse_id, **dict(request)), media_type=JSON)
 
@@ -126,7 +126,7 @@ async def get_case(
 ) -> Response:
     """All that is known of a recourse: request and answer, reasons, later versions, letters, reviews, and the proof.
 
-    Later versions are asked now whether they accept every way, the ten newest, as `POST /recourse/{id}/verify` does;
+    The ten newest later versions are asked now, as by `POST /recourse/{id}/verify`, whether they accept every way;
     remote ones are not. `text/html` is one file that prints.
     """
     found = await service.cases.file(recourse_id)

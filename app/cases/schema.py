@@ -36,7 +36,7 @@ Corrections = Annotated[Values, Field(max_length=MOST_ENTRIES, description="Corr
 
 
 class NoticeRequest(Strict):
-    """That a letter was sent."""
+    """A letter that was sent."""
 
     channel: Channel
     """How."""

@@ -94,7 +94,7 @@ async def list_jobs(
     responses=refusals(EXAMPLE, errors.InvalidRequest, errors.UnknownJob, errors.NotReady),
 )
 async def get_job(job_id: JobId, service: ServiceDep) -> JSONResponse:
-    """Its progress, and how it ended."""
+    """The job's progress, and how the job ended."""
     return JSONResponse(described(await service.jobs.get(job_id)))
 
 
@@ -135,11 +135,11 @@ async def get_job_results(
         str | None, Query(description="`next_cursor` of the part before, where a result has one.", max_length=100)
     ] = None,
 ) -> Response:
-    """The body of the answer; of a failed job, its problem.
+    """The answer; of a failed job, its problem document.
 
-    Of a batch one line for each applicant, streamed, all or none. Broken promises of an audit come in parts, or as
-    `application/x-ndjson` as a whole, one a line, after a line with the rest; of a comparison or report that is a line
-    for each record.
+    Of a batch, one line for each applicant, streamed, all or none. An audit has its broken promises in parts; as
+    `application/x-ndjson`, one line with the rest, then one for each broken promise. A comparison or report has one for
+    each record instead.
     """
     paging.check(cursor, POSITION)
     job = await service.jobs.get(job_id)

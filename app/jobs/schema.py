@@ -8,7 +8,7 @@ from app.jobs.job import JobStatus
 
 
 class JobProgress(Described):
-    """Steps done, of `total`; a job without steps has one."""
+    """Steps done, of `total`; a job without steps counts as one."""
 
     done: int
     """Steps done, such as rows of a batch."""

@@ -105,8 +105,8 @@ async def list_recourse(
 ) -> Response:
     """A page of the ledger; pages neither overlap nor skip anything while new recourse is recorded.
 
-    As `application/x-ndjson` or `text/csv` all that is found, a line each; `limit` is for pages only. Texts that a
-    spreadsheet would compute begin with an apostrophe in the table.
+    As `application/x-ndjson` or `text/csv`, all that is found, a line each, whatever `limit` is. Texts that a
+    spreadsheet would compute begin with an apostrophe in the CSV.
     """
     paging.check(cursor, RECOURSE_ID)
     paging.require_model(version, model)

@@ -197,7 +197,7 @@ class ReissueSummary(Described):
 
 
 class UnderAudit(Described):
-    """The promises that were asked for under the same conditions."""
+    """The promises whose requests had the same `robustness.under`."""
 
     under: Literal["stress", "same"] | None
     """`stress` or `same` where a share of future models was asked for and stress was rehearsed; null for others."""

@@ -78,9 +78,9 @@ async def notice(
 ) -> Response:
     """The decision, its principal reasons, the ways to a yes, and what is promised, as a letter to the applicant.
 
-    The same recorded answer gives the same letter, as long as the lender's templates are the same. There is none
-    without its sender, or without what else it states of the lender's settings; a `draft` says what is missing. Reasons
-    that were not asked for are computed now, with the version that answered.
+    The same recorded answer gives the same letter, as long as the lender's templates are the same. A letter needs its
+    sender and the other settings that it states; a `draft` says which are missing. Reasons that were not asked for are
+    computed now, with the version that answered.
     """
     templates = service.notices.templates
     language = templates.language(accept_language) if lang is None else lang

@@ -138,7 +138,7 @@ class Decision(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondLook(AnswerPart):
-    """What models of other trainings decide about the refused record as it is; for the lender, not the applicant."""
+    """Whether future models accept the refused record without changes; for the lender, not the applicant."""
 
     accepted: float
     """Share of the held-back future models that accept it."""
@@ -236,7 +236,7 @@ class Nearest(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanValidity(AnswerPart):
-    """Bounds on the probability that a linear model accepts every member, over the ball of `shift.gelbrich`."""
+    """Bounds on the probability that a linear model accepts every member, for all distributions in `shift.gelbrich`."""
 
     lower: float
     """Lower bound."""

@@ -51,7 +51,7 @@ class MemberCorrection(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedMember(CounterfactualAnswer):
-    """A record of the plan: corrected, which the model accepts, or as in the request."""
+    """A record of the plan: corrected and accepted by the model, or as in the request."""
 
     correction: MemberCorrection
     """Whether the record moved, and if not, why."""
@@ -73,7 +73,7 @@ class CorrectedPlan(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectAnswer(AnswerPart):
-    """The plan with those members corrected whose correction raises its validity; never less valid than before."""
+    """The plan, with members corrected where that raises the plan's validity, which never falls."""
 
     id: str
     """Id of the answer."""

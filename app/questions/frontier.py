@@ -43,7 +43,7 @@ class FrontierQuestion(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point(AnswerPart):
-    """The answer at one value."""
+    """The answer at one value of the parameter."""
 
     value: float = field(metadata=EXACT)
     """Value of the parameter."""

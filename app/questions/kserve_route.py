@@ -68,7 +68,7 @@ async def readiness(name: ModelName, service: ServiceDep) -> dict[str, object]:
 async def explain(
     name: ModelName, request: Annotated[ExplainRequest, Body(openapi_examples=EXPLAIN_EXAMPLES)], service: ServiceDep
 ) -> JSONResponse:
-    """What POST /recourse answers without any of its options. The answer is recorded in the same way.
+    """What POST /recourse without options answers, recorded in the same way.
 
     Always answered directly: `Prefer: respond-async` is refused.
     """

@@ -35,5 +35,5 @@ DESCRIPTIONS = [
     responses=UNCHANGED | refusals("/methods", errors.InvalidRequest),
 )
 async def list_methods(if_none_match: IfNoneMatch = None) -> Response:
-    """Each with its summary, its reference and its parameters as JSON Schema."""
+    """Every method: summary, publication, and parameters as JSON Schema."""
     return if_changed({"default": DEFAULT_METHOD, "methods": DESCRIPTIONS}, if_none_match)

@@ -40,7 +40,7 @@ class OffersQuestion(Case):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer(AnswerPart):
-    """Terms with which the model accepts the applicant's record as it is otherwise."""
+    """Terms with which the model accepts the applicant's record, otherwise unchanged."""
 
     terms: Mapping[str, RawValue]
     """Every term of the contract, those too that stay as they were asked for."""
@@ -58,7 +58,7 @@ class Offer(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffersAnswer(AnswerPart):
-    """What the applicant is accepted for as they are; the model itself accepted every offer."""
+    """Terms with which the model itself accepts the applicant as they are."""
 
     status: Status
     """`already_favourable`: the model accepts the terms that were asked for, so that there is nothing to offer."""

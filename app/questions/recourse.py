@@ -50,7 +50,7 @@ UNKNOWN = frozenset((Reason.DEADLINE, Reason.MODEL_OUTPUT_INVALID, Reason.BUDGET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precluded(AnswerPart):
-    """What is known beyond the search, which has found nothing."""
+    """Whether any recourse exists, where the search has found none."""
 
     status: Literal["proven", "open"]
     """`proven`: the model itself refuses every record that the limits allow, today's model and these limits. `open`:
