@@ -21,6 +21,6 @@ also where a knapsack ends without a proof. `robust_projection` asks with constr
 what is nearest to given records (fallback records, corrections, `robust_bayesian`).
 
 The others need no linear model: `local_moves` makes single moves, judged by any function (plans, corrections, polish,
-`growing_spheres`), `committee` combines moves that the future models judge (`future_validity`); `gradient` and
-`tree_leaves` serve `probe`.
+`growing_spheres`), `committee` combines moves that the future models judge (`future_validity`), with `beam`; `gradient`
+and `tree_leaves` serve `probe`.
 """

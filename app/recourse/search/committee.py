@@ -21,6 +21,7 @@ from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.committee import models_needed
 from app.recourse.numerics.linalg import unique_rows
+from app.recourse.search.beam import Combination, Expansion
 from app.recourse.search.local_moves import SingleMoves, further_instead, partly
 
 ScoreRows = Callable[[np.ndarray], np.ndarray]
@@ -35,8 +36,6 @@ FRACTIONS = np.array([0.25, 0.5, 0.7, 0.85, 0.93, 1.07, 1.15, 1.3, 1.6])
 """Where else a number that has moved is tried, as shares of its way."""
 ROUNDS = 6
 """Base records at most."""
-WIDTH = 24
-"""Combinations of the same number of moves that are followed."""
 DEPTH = 6
 """Moves of one combination at most."""
 VERIFIED = 40
@@ -344,9 +343,9 @@ class CommitteeSearch:
         paid = extra > LEAST_SAVING
         rates = (self._levels(scores + gains[paid]) - level) / extra[paid]
         rate = max(float(rates.max(initial=0.0)), 1e-3)
-        beam, found = [_Combination(scores, cost, 0, ())], list[tuple[float, tuple[int, ...]]]()
+        beam, found = [Combination(scores, cost, 0, ())], list[tuple[float, tuple[int, ...]]]()
         for _ in range(DEPTH):
-            tried = _Expansion.of(beam, gains, extra, counted, touched)
+            tried = Expansion.of(beam, gains, extra, counted, touched)
             levels = self._levels(tried.scores) - caution
             allowed_here = tried.allowed & (tried.costs < limit) & (tried.counts <= allowed)
             enough = allowed_here & (levels >= 0.0)
@@ -364,68 +363,6 @@ class CommitteeSearch:
             for i in parts:
                 row[touched[i]] = moves[i][touched[i]]
         return rows[A.contains(rows)][:VERIFIED]
-
-
-@dataclass(frozen=True, slots=True)
-class _Combination:
-    """Several moves of different features from one base record, and the scores they would have if gains added up."""
-
-    scores: Float[np.ndarray, "m"]
-    cost: float
-    count: int
-    moves: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Expansion:
-    """Every combination of a beam with one more move each; flat arrays, combination by combination."""
-
-    beam: list[_Combination]
-    scores: Float[np.ndarray, "b m"]
-    costs: Float[np.ndarray, "b"]
-    counts: Int[np.ndarray, "b"]
-    allowed: Bool[np.ndarray, "b"]
-    """Whether the move touches no feature that the combination has set already."""
-
-    @classmethod
-    def of(
-        cls,
-        beam: list[_Combination],
-        gains: Float[np.ndarray, "n m"],
-        extra: Float[np.ndarray, "n"],
-        counted: Int[np.ndarray, "n"],
-        touched: Bool[np.ndarray, "n p"],
-    ) -> "_Expansion":
-        scores = np.stack([one.scores for one in beam])[:, None, :] + gains
-        used = np.stack([touched[list(one.moves)].any(axis=0) for one in beam])
-        return cls(
-            beam=beam,
-            scores=scores.reshape(-1, scores.shape[-1]),
-            costs=(np.array([one.cost for one in beam])[:, None] + extra).ravel(),
-            counts=(np.array([one.count for one in beam])[:, None] + counted).ravel(),
-            allowed=~(used.astype(float) @ touched.T.astype(float) > 0.0).ravel(),
-        )
-
-    def combination(self, flat: int) -> tuple[float, tuple[int, ...]]:
-        before, move = divmod(flat, len(self.costs) // len(self.beam))
-        return float(self.costs[flat]), (*self.beam[before].moves, move)
-
-    def best(self, promise: Float[np.ndarray, "b"], beam: list[_Combination]) -> list[_Combination]:
-        """The combinations of moves with the smallest `promise`, at most `WIDTH`; each set of moves occurs once.
-
-        Parameters
-        ----------
-        promise : one number per combination, smaller is better; an infinite one excludes the combination
-        beam : the combinations, each of which was extended by one move
-        """
-        chosen: dict[frozenset[int], _Combination] = {}
-        for flat in np.argsort(promise, kind="stable")[: len(beam[0].moves) * WIDTH + WIDTH].tolist():
-            if not np.isfinite(promise[flat]) or len(chosen) == WIDTH:
-                break
-            cost, moves = self.combination(flat)
-            one = _Combination(self.scores[flat], cost, int(self.counts[flat]), moves)
-            chosen.setdefault(frozenset(moves), one)
-        return list(chosen.values())
 
 
 def _rank(one: Reached, own_margin: float) -> tuple[float, float]:
