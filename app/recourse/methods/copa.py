@@ -83,7 +83,7 @@ class CopaParams(MethodParams):
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """Validity as the number of standard deviations by which the mean score exceeds 0, over retrained models.
+    """Validity of a point: its mean score over retrained models, in standard deviations of the score.
 
     The validity of a plan is the least validity of its members.
     """
@@ -132,9 +132,10 @@ class Margin:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """Validity as the Gelbrich lower bound of each member by itself; the validity of a plan is the mean over members.
+    """Validity of a member: a lower bound on the probability that a retrained model accepts it.
 
-    The joint lower bound of J members is at least the sum of their own lower bounds, minus (J - 1).
+    The bound holds for every distribution of models within a Gelbrich distance. The validity of a plan is the mean over
+    its members. The joint lower bound of J members is at least the sum of their own lower bounds, minus (J - 1).
     """
 
     moments: WeightMoments
@@ -145,7 +146,7 @@ class Guarantee:
     def under(cls, moments: WeightMoments, radius: float, weight: float) -> "Guarantee":
         """The guarantee for retrained models with these moments; `weight` is its weight in the objective.
 
-        The root of the covariance is replaced by a square one, which gives the same bounds.
+        The root of the covariance is replaced by one with no more columns than rows, which gives the same bounds.
         """
         root = np.asarray(np.linalg.qr(moments.root.T, mode="r")).T
         return cls(replace(moments, root=root), radius, weight)
@@ -160,7 +161,7 @@ class Guarantee:
 
 
 def generate(problem: RecourseProblem, params: CopaParams, context: MethodContext) -> PlanCandidates:
-    """Search a plan, correct it if requested, and propose replacements for members that the black box refuses."""
+    """Search for a plan, correct it if requested, and propose replacements for members that the black box refuses."""
     local, moments = local_model(problem, context.sample, context.certificate)
     today = acting_linear(problem, local)
     sides = HalfSpaces(np.array([moments.mean, today.theta]), np.array([params.margin, 0.0]))

@@ -47,7 +47,7 @@ class DiceParams(MethodParams):
 
 @dataclass(frozen=True, slots=True)
 class Hinge:
-    """Validity as the logit of each member; the loss of a plan is the mean of ``max(0, 1 - logit)`` over members."""
+    """Validity of a member: its logit. The loss of a plan is the mean of ``max(0, 1 - logit)`` over its members."""
 
     theta: Float[np.ndarray, "m"]
 
@@ -69,7 +69,7 @@ class Hinge:
 
 
 def generate(problem: RecourseProblem, params: DiceParams, context: MethodContext) -> PlanCandidates:
-    """Search a plan, and propose replacements for members that the black box refuses."""
+    """Search for a plan, and propose replacements for members that the black box refuses."""
     model = local_linear(problem, context.sample)
     scale = _logits_per_unit(problem, model)
     theta = model.theta

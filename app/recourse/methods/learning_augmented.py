@@ -83,14 +83,20 @@ class LearningAugmentedParams(SurrogateParams, MethodParams):
     """What the next model is expected to be: its weights, its name, or the present one with a tighter threshold."""
 
     def other_models(self) -> Mapping[str, str]:
-        """The predicted model's `id@version`, keyed by its JSON pointer; empty if the prediction names no model."""
+        """The predicted model's `id@version`, keyed by the JSON pointer of the parameter that names it.
+
+        The result is empty if the prediction names no model.
+        """
         if isinstance(self.prediction, ModelPrediction):
             return {"/prediction/model": self.prediction.model}
         return {}
 
 
 def faults(space: FeatureSpace, params: LearningAugmentedParams) -> Sequence[Fault]:
-    """One fault for each predicted weight whose column the model does not have; its pointer is below the parameters."""
+    """One fault for each predicted weight whose column the model does not have.
+
+    The JSON pointer of a fault starts at the parameters.
+    """
     if not isinstance(params.prediction, WeightsPrediction):
         return ()
     return [

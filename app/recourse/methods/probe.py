@@ -124,7 +124,7 @@ class _Probe(MeasuredInvalidation):
         self.context = context
 
     def candidates(self) -> Candidates:
-        """The proposals, found in the way that suits the estimator and the model."""
+        """The proposals, found by the search that suits the estimator and the model."""
         if self.estimator == "tree":
             return self._by_boxes()
         if self.black_box.linear and self.black_box.fractional:
@@ -353,7 +353,10 @@ class _Probe(MeasuredInvalidation):
 
 
 def faults(space: FeatureSpace, params: ProbeParams) -> list[Fault]:
-    """One fault for each key of `noise_std` that is not a numeric feature; its pointer is below the parameters."""
+    """One fault for each key of `noise_std` that is not a numeric feature.
+
+    The JSON pointer of a fault starts at the parameters.
+    """
     return [fault.under("/noise_std") for fault in noise_faults(space, params.noise_std)]
 
 

@@ -157,7 +157,7 @@ def _continuous(
 
 
 def generate(problem: RecourseProblem, params: RobustProjectionParams, context: MethodContext) -> Candidates:
-    """Propose the cheapest row that all models within the radius accept, and for each extra margin a row beyond it."""
+    """Propose the cheapest row that all models within the radius accept, and further rows for larger margins."""
     local = logit_model(problem, context.sample, context.meter, params.surrogate)
     model, radius, space = local.model.unit(), params.weight_radius, problem.action_set.space
     program = ActionProgram(problem.action_set, reach=FAR * float(problem.action_set.weights.max()))

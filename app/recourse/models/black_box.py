@@ -94,8 +94,8 @@ class BlackBox:
     """A model behind one function, with inputs in the units of the core.
 
     `predict` takes encoded points ``(n, d)`` or raw rows ``(n, p)``, as `input` says, and returns outputs ``(n,)``.
-    Where `columns` is set, it takes points or rows of the model's own columns. Where the model offers a gradient,
-    `gradient` takes encoded points and returns the gradient of the score, ``(n, d)``.
+    Where `columns` is set, `predict` takes points or rows of the model's own columns. Where the model offers a
+    gradient, `gradient` takes encoded points and returns the gradient of the score, ``(n, d)``.
     """
 
     space: FeatureSpace
@@ -128,7 +128,7 @@ class BlackBox:
     """What the model takes, where that is not `space` itself."""
 
     def of_columns(self, columns: ModelColumns) -> "BlackBox":
-        """This model as a model of encoded points of ``columns.space``; it converts them to its own columns."""
+        """This model as a model of encoded points of ``columns.space``, which it converts to its own columns."""
         gradient = self.gradient if columns.affine else None
         return replace(
             self,
@@ -194,7 +194,7 @@ class BlackBox:
 
     @property
     def offset(self) -> float:
-        """Logit of the favourable class at the threshold; 0 if the model does not tell."""
+        """Logit of the favourable class at the threshold; 0 for points that state no probability."""
         if self.points is not None:
             return self.points.offset or 0.0
         if self.output is not Output.PROBABILITY:
@@ -285,7 +285,7 @@ def input_of_points(model: TakesInput, X: Float[np.ndarray, "n d"]) -> np.ndarra
 
 
 def input_of_rows(model: TakesInput, rows_raw: Float[np.ndarray, "n p"]) -> np.ndarray:
-    """The model's input for raw rows: encoded points or rows, of its own columns where it has such."""
+    """The model's input for raw rows: encoded points or raw rows, in the model's own columns if it has any."""
     if model.columns is not None:
         return model.columns.encode(rows_raw) if model.input is Input.ENCODED else model.columns.rows(rows_raw)
     return model.space.encode(rows_raw) if model.input is Input.ENCODED else rows_raw

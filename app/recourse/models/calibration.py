@@ -39,7 +39,7 @@ class Retraining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """A correction of promised shares, from promises of earlier versions that the next ones checked."""
+    """A correction of promised shares, learnt from promises that later versions of the model kept or broke."""
 
     told: Shares
     """Ascending, without duplicates; at least one."""
@@ -63,10 +63,12 @@ def calibrate(retrainings: Sequence[Retraining]) -> Calibration | None:
     """A correction of promised shares, if past versions broke more promises than expected by chance; otherwise None.
 
     Whether to correct: the null hypothesis is that the next version is like the held-back future models. Then the share
-    of promises that it keeps has a uniform rank among their shares, however much its decisions about different people
-    depend on each other. The ranks give conformal p-values, one per retraining, which Fisher's method combines. How
-    much to correct: the share of kept promises is fitted as an isotonic function of the promised share, and the
-    correction is the difference where the fit is lower.
+    of promises that the next version keeps has a uniform rank among the shares that these models keep, however much
+    decisions about different people depend on each other. The ranks give conformal p-values, one per retraining, which
+    Fisher's method combines.
+
+    How much to correct: the share of kept promises is fitted as an isotonic function of the promised share. The
+    correction is the difference of the two where the fit is lower.
 
     Parameters
     ----------

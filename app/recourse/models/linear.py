@@ -55,7 +55,7 @@ class WeightMoments:
         Parameters
         ----------
         thetas : weights and intercept of each model, one model per row
-        kind : their source, a `MomentsKind`
+        kind : source of the models, a `MomentsKind`
         """
         mean = thetas.mean(axis=0)
         return cls(mean=mean, root=(thetas - mean).T / math.sqrt(len(thetas) - 1), kind=kind)

@@ -142,9 +142,10 @@ class Corrector:
         return np.array([row for row in rows if row is not None]).reshape(-1, len(row_raw))
 
     def relaxation(self) -> Relaxation | None:
-        """The constraint whose removal raises the highest score under the mean of the retrained models most.
+        """The constraint whose removal most raises the score that legal rows can reach.
 
-        The result is None if no single removal helps, and for the kind `mahalanobis`.
+        The score is that of the mean of the retrained models. The result is None if no single removal helps, and for
+        the kind `mahalanobis`.
         """
         if self.params.kind != "requirement":
             return None
@@ -172,7 +173,7 @@ class Corrector:
         )
 
     def mahalanobis(self, row_raw: Float[np.ndarray, "p"], shift: float) -> Float[np.ndarray, "p"] | None:
-        """Among legal rows within `shift` of a member, the row whose mean score is most standard deviations above 0.
+        """Among legal rows within `shift` of a member, the one with the largest mean score in standard deviations.
 
         Mean and standard deviation are taken over the retrained models. The result is None if their mean accepts no row
         within `shift`, an L2 distance in encoded units.
@@ -383,7 +384,7 @@ def corrected(
 
     Parameters
     ----------
-    until : `time.monotonic()` after which the plan is returned as it is
+    until : `time.monotonic()` at which the programs end; the plan may then stay as it is
     """
     corrector = Corrector(action_set, moments, params, until=until)
     points = homogeneous(action_set.space.encode(rows_raw))

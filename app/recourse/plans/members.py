@@ -48,8 +48,8 @@ def chosen(
     value : a function from the indices of a plan to an array: for each of the `n` records, the value of the plan with
         this record added; smaller is better
     kept : indices of the records that are certain to be members
-    passes : how often each addition in turn is replaced by the record that is best beside the other members; fewer if
-        the plan stops changing
+    passes : largest number of rounds; in a round, each addition in turn is replaced by the record that goes best with
+        the other members
     """
     plan = kept[:count]
     first = len(plan)

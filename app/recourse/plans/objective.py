@@ -51,7 +51,7 @@ class Validity(Protocol):
         """The validity of each homogeneous point; larger is better."""
 
     def loss(self, values: Float[np.ndarray, "*n j"]) -> Float[np.ndarray, "*n"]:
-        """The term of the objective that a plan adds for the validities of its members; smaller is better."""
+        """The part of a plan's objective that depends on the validities of its members; smaller is better."""
 
 
 @runtime_checkable
@@ -143,7 +143,7 @@ class PlanObjective:
         return value, gradient
 
     def joined(self, others: Float[np.ndarray, "k d"]) -> Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, "n"]]:
-        """A function that takes encoded points and returns for each the value of the plan of `others` and the point."""
+        """A function that takes encoded points; for each, it returns the value of the plan `others` plus this point."""
         k, rest = len(others), homogeneous(others)
         K = 1.0 / (1.0 + distances(others, others))
         inverse, determinant = np.linalg.inv(K + SAME * np.eye(k)), float(np.linalg.det(K))
@@ -191,7 +191,7 @@ class PeopleObjective:
     def joined(
         self, others_raw: Float[np.ndarray, "k p"]
     ) -> Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]]:
-        """A function that takes raw rows and returns for each the value of the plan of `others_raw` and the row."""
+        """A function that takes raw rows; for each, it returns the value of the plan `others_raw` plus this row."""
         joint = Joint(self, self.members(others_raw))
         return lambda rows_raw: joint.value(self.members(rows_raw))
 
@@ -278,7 +278,7 @@ class Joint:
         return self._value(more, shared) + 2.0 * TWIN * (overlap > MOST_OVERLAP).sum(axis=1)
 
     def at_least(self, more: Members) -> Float[np.ndarray, "n"]:
-        """For each record of `more`, a lower bound of `value`: its value without overlap with the given members."""
+        """For each record of `more`, a lower bound of `value`: the value if it overlapped with no given member."""
         return self._value(more, float(self._nearest.sum()))
 
     def _value(self, more: Members, shared: Float[np.ndarray, "n"] | float) -> Float[np.ndarray, "n"]:

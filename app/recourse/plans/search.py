@@ -137,7 +137,7 @@ class PlanSearch:
     def further(
         self, plan_raw: Float[np.ndarray, "j p"], extra_margins: Float[np.ndarray, "k"]
     ) -> Float[np.ndarray, "n p"]:
-        """Replacements: for each extra margin, the members that could be moved so far into the favourable side."""
+        """Replacements: for each extra margin, the members that single moves bring so far into the favourable side."""
         rows = [plan_raw[:0]]
         for extra in extra_margins.tolist():
             if self._late():
@@ -150,7 +150,7 @@ class PlanSearch:
     def choose(self, rows_raw: Float[np.ndarray, "n p"], wanted_raw: Float[np.ndarray, "j p"]) -> Int[np.ndarray, "k"]:
         """Indices of the rows that form the best plan, nearest first: rows in `wanted_raw`, and the best additions.
 
-        After several additions, each in turn is replaced once by the row that is best beside the other members.
+        If there are several additions, each is replaced once by the row that goes best with the other members.
         """
         kept = [k for k, row in enumerate(rows_raw) if (wanted_raw == row).all(axis=1).any()]
         X = self.encode(rows_raw)

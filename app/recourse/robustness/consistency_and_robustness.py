@@ -39,7 +39,7 @@ from app.recourse.models.linear import LinearModel
 class LossAndCost:
     """The objective ``share J_worst + (1 - share) J_predicted``; each J is a loss plus the weighted cost.
 
-    ``J_worst`` is the largest J over all models within `radius` of `model`, and ``J_predicted`` is that of the model
+    ``J_worst`` is the largest J over all models within `radius` of `model`. ``J_predicted`` is the J under the model
     `predicted`.
     """
 

@@ -47,7 +47,7 @@ STRESS_WARNING = (
 def future_certificates(
     problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]
 ) -> list[FutureCertificate] | list[None]:
-    """The certificate of each raw row by the held-back future models; a list of None without future models."""
+    """For each raw row, the certificate that the held-back future models give it; None without future models."""
     if problem.futures is None or not len(rows_raw):
         return [None] * len(rows_raw)
     counts = problem.held_back.accept(rows_raw).sum(axis=1).tolist()
@@ -133,13 +133,13 @@ def _how_far(
 
 
 def certify_future(problem: RecourseProblem, found: Sequence[Counterfactual]) -> list[Counterfactual]:
-    """The counterfactuals, each with its certificate by the held-back future models."""
+    """The counterfactuals, each completed by the certificate that the held-back future models give it."""
     rows_raw = np.array([one.row_raw for one in found]).reshape(-1, problem.action_set.space.p)
     return [replace(one, future=f) for one, f in zip(found, future_certificates(problem, rows_raw), strict=True)]
 
 
 def fewer_than_asked(found: Sequence[Counterfactual]) -> list[str]:
-    """At most two warnings: that the share of future models, or of models under stress, is below the one asked for."""
+    """Warnings, at most two: that the share of future models, or of models under stress, is smaller than asked for."""
     futures = [one.future for one in found if one.future is not None and one.future.asked is not None]
     record, warnings = "this record" if len(found) == 1 else "one of these records", list[str]()
     least = min(futures, key=lambda future: future.probability, default=None)
@@ -156,13 +156,13 @@ def fewer_than_asked(found: Sequence[Counterfactual]) -> list[str]:
 
 
 def given_up(problem: RecourseProblem, found: Sequence[Counterfactual], default: Sequence[Counterfactual]) -> list[str]:
-    """At most one warning: that the answer withstands less than the method's answer without `future_validity`.
+    """A warning if the answer withstands less than the answer to the same request without `future_validity`.
 
-    There is none without rehearsed stresses, since nothing says how far either answer holds.
+    The list is empty if no stresses were rehearsed, because then nothing says how much either answer withstands.
 
     Parameters
     ----------
-    found : the answer, certified
+    found : the answer, with certificates
     default : the method's answer without `future_validity`
     """
     if len(found) != 1 or len(default) != 1 or found[0].future is None or found[0].future.stressed is None:
@@ -181,9 +181,10 @@ def given_up(problem: RecourseProblem, found: Sequence[Counterfactual], default:
 
 
 def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> bool:
-    """Whether at least `share` of the search set of future models accepts a raw row, so that it can be promised.
+    """Whether at least `share` of the future models that serve the search accept a raw row, so that it can be promised.
 
-    The held-back models are not asked, since their share would be too high for a record that they helped to choose.
+    The held-back models are not asked: if they helped to choose the record, the share of them that accepts it would be
+    too high.
     """
     assert problem.futures is not None
     futures = problem.futures
@@ -192,7 +193,10 @@ def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: fl
 
 
 def withstands(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> int:
-    """Number of strengths, from the weakest, up to which `share` of the search set accepts under every stress."""
+    """How many strengths of stress a raw row withstands, counted from the weakest.
+
+    A row withstands a strength if, under every stress, at least `share` of the models that serve the search accept it.
+    """
     assert problem.futures is not None
     stress = problem.futures.stressed_search
     assert stress is not None
@@ -202,7 +206,11 @@ def withstands(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share:
 
 
 def stressed_share(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"]) -> float:
-    """Smallest share over the stresses of models of the search set that accept a raw row, all strengths together."""
+    """The share of search models that accept a raw row, under the stress for which this share is smallest.
+
+    Search models are the future models that take part in searches. The share for a stress counts its models of all
+    strengths.
+    """
     assert problem.futures is not None
     stress = problem.futures.stressed_search
     assert stress is not None
@@ -211,9 +219,9 @@ def stressed_share(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"]) ->
 
 
 def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) -> PlanFutureCertificate | None:
-    """The joint certificate of raw rows by the held-back future models; None without future models.
+    """The joint certificate that the held-back future models give several raw rows; None without future models.
 
-    The rows are members of a plan, or several ways of one person.
+    The rows are the members of a plan, or several ways for one person.
     """
     if problem.futures is None:
         return None
@@ -253,20 +261,21 @@ def future_bounds(
     scale: float,
     radius: float,
 ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-    """Bounds on the validity of each raw row, from mean and deviation of the held-back models' scores of the row.
+    """Bounds on the validity of each raw row, from the scores that the held-back models give it.
 
-    These scores are taken to be bell-shaped, so the bounds are never narrower than the reported interval of the share,
-    which assumes nothing. A missing score counts as 0.
+    The bounds follow from mean and standard deviation of these scores, which are taken to be bell-shaped. As that may
+    be wrong, the bounds are never narrower than the reported interval of the share, which assumes nothing. A missing
+    score counts as 0.
 
     Parameters
     ----------
     points : the rows, homogeneous
-    scale : length of today's weights, which scores are divided by: a radius is in units of weights of length 1
+    scale : length of today's weights; scores are divided by it, because the radius is in units of weights of length 1
 
     Returns
     -------
     lower, upper : in [0, 1]
-    exact : whether both bounds follow from the scores alone, so that the interval widens neither
+    exact : whether both bounds follow from the scores alone, so that the interval of the share widens neither
     """
     assert problem.futures is not None
     length = scale * np.linalg.norm(points, axis=1)
@@ -284,16 +293,16 @@ def future_moments(
     std: Float[np.ndarray, "d"],
     scale: float,
 ) -> WeightMoments:
-    """Mean and covariance of the held-back models' slopes at a raw row, in the columns that are noisy.
+    """Mean and covariance of the held-back models, each replaced by a linear model around one raw row.
 
-    The intercepts give each model its own score of the row. A slope is measured over one standard deviation of the
-    noise.
+    The linear model has the slopes of the held-back model in the columns with noise, measured over one standard
+    deviation of the noise. Its intercept makes its score at the row equal to that of the held-back model.
 
     Parameters
     ----------
     point : the row, homogeneous
-    std : noise per encoded column
-    scale : length of today's weights, which scores are divided by
+    std : standard deviation of the noise in each encoded column
+    scale : length of today's weights; scores are divided by it
     """
     assert problem.futures is not None
     columns = np.flatnonzero(std)
@@ -311,13 +320,14 @@ def _counted(scores: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n k"]:
 
 
 def future_plan_moments(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], scale: float) -> WeightMoments:
-    """Mean and covariance of the shortest weights that give each held-back model's own scores of the raw rows.
+    """Mean and covariance of the held-back models, each replaced by a linear model with the same scores on the rows.
 
-    The joint validity of the rows depends on nothing else of the models' weights.
+    Of all such linear models, the one with the shortest weights is taken. The joint validity of the rows depends on
+    their scores alone.
 
     Parameters
     ----------
-    scale : length of today's weights, which scores are divided by
+    scale : length of today's weights; scores are divided by it
     """
     points = homogeneous(problem.action_set.space.encode(rows_raw))
     scores = _counted(problem.held_back.scores(rows_raw))

@@ -39,9 +39,9 @@ FREQUENCIES = (np.arange(2048) + 0.5) * (math.pi / FAR)
 
 
 def noise_faults(space: FeatureSpace, noise_std: float | Mapping[str, float]) -> list[Fault]:
-    """One fault for each key of `noise_std` that is not a numeric feature; its pointer is below `noise_std`.
+    """One fault for each key of `noise_std` that is not a numeric feature; none if `noise_std` is a single number.
 
-    The list is empty if `noise_std` is a single number.
+    The JSON pointer of a fault starts at `noise_std`.
     """
     if not isinstance(noise_std, Mapping):
         return []
@@ -143,8 +143,8 @@ def invalidation_rate_linear(
     """Probability that noise turns a linear decision unfavourable, for each point.
 
     With Gaussian noise it is ``1 - Phi(f(x) / sqrt(g' diag(std)^2 g))``, where ``f(x)`` is the score and ``g`` its
-    gradient. It is exact for a linear model, and right to first order for a curved one. Without noise it is 0 or 1, as
-    the decision is. It is 1 if the score or the gradient is NaN.
+    gradient. It is exact for a linear model, and right to first order for a curved one. Without noise it is 0 for a
+    favourable decision and 1 for an unfavourable one. It is 1 if the score or the gradient is NaN.
     """
     scaled = gradients * std
     spread = np.sqrt((scaled**2).sum(axis=1))
@@ -252,10 +252,11 @@ def invalidation_rate(
     seed: int,
     law: NoiseLaw = "gaussian",
 ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n 2"]]:
-    """For each point, the share of noisy copies that the black box refuses, and its interval; one model call.
+    """For each point, the share of noisy copies that the black box refuses, and the confidence interval of this share.
 
-    All points get the same noise, so that their rates can be compared. A copy without a finite score counts as refused.
-    A model that is not remote scores many copies in several parts, to limit the memory.
+    All copies are scored in one model call. All points get the same noise, so that their rates can be compared. A copy
+    without a finite score counts as refused. A model that is not remote scores many copies in several parts, to limit
+    the memory.
     """
     columns = np.flatnonzero(std)
     size = samples if meter.black_box.remote else max(MOST_TOGETHER // max(len(X), 1), 1)

@@ -16,11 +16,13 @@ def kept_before(
 ) -> KeptBefore | None:
     """What share of similar earlier promises later models kept; None if the backtest has no similar answers.
 
+    Similar answers asked for the largest share that is at most `asked`; or for no share, if `asked` is None.
+
     Parameters
     ----------
     backtest : one entry for each share that was asked for and each age in months
-    asked : share of models that this request asked for. Similar are the answers that asked for the largest share up to
-        this one
+    asked : share of models that this request asks for; None if it asks for none
+    under : whether the request asks for this share under stress (`stress`) or not (`same`)
     probability : share of the future models that accept the answer
     promised : lower end of the interval of `probability`
     """

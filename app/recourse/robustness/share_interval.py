@@ -39,15 +39,15 @@ FARTHEST = float(ndtri(1.0 - 1e-15))
 def share_interval(hits: int, models: int, records: Drawn | None, apart: float = 0.0) -> tuple[float, float]:
     """95 % confidence interval, in [0, 1], of the share of models that accept a record.
 
-    The share is the one among all models of this kind; if `records` is `fresh`, it is the one among models trained on
-    new records.
+    The interval is for the share among all models of this kind or, if `records` is `fresh`, among models that are
+    trained on new records.
 
     Parameters
     ----------
     hits : number of models that accept the record
     models : number of models that were asked
     records : how the training records of the models were drawn; None if unknown, as for supplied models
-    apart : how far the lender's own model may be from the mean of these models, in their standard deviations
+    apart : how far the lender's own model may be from the mean of the models, in standard deviations of the models
     """
     if apart:
         # In standard deviations between models of independent samples, of which half-sized bootstraps have two.

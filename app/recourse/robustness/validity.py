@@ -216,15 +216,15 @@ def plan_bounds(
 
 
 def linf_radius(points: Float[np.ndarray, "n m"], weights: Float[np.ndarray, "m"]) -> Float[np.ndarray, "n"]:
-    """For each point, the largest ``alpha`` such that all models whose weights differ by at most ``alpha`` accept it.
+    """For each point, the largest ``alpha`` such that all models within ``alpha`` of `weights` accept it.
 
-    Each weight, and the intercept, may differ from `weights` by ``alpha``. The result is ``theta.x/|x|_1``; it is
-    negative if `weights` themselves refuse the point.
+    Each weight, and the intercept, may differ by ``alpha``. The result is ``theta.x/|x|_1``; it is negative if the
+    model `weights` itself refuses the point.
 
     Parameters
     ----------
     points : homogeneous
-    weights : with the intercept last
+    weights : of the model ``theta``, with the intercept last
     """
     return points @ weights / np.abs(points).sum(axis=1)
 

@@ -68,8 +68,8 @@ class Expansion:
 
         Parameters
         ----------
-        promise : one number per combination, smaller is better; an infinite one excludes the combination
-        beam : the combinations, each of which was extended by one move
+        promise : one number per extended combination, smaller is better; an infinite one excludes the combination
+        beam : the combinations before they were extended by one move each
         """
         chosen: dict[frozenset[int], Combination] = {}
         for flat in np.argsort(promise, kind="stable")[: len(beam[0].moves) * WIDTH + WIDTH].tolist():

@@ -29,7 +29,7 @@ QUICK = Effort(gap=1e-2, nodes=8)
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The best legal row that a search knows, and its objective."""
+    """The best legal row that a search has found, and the objective at this row."""
 
     row_raw: Float[np.ndarray, "p"]
     value: float

@@ -44,7 +44,7 @@ SearchKind: TypeAlias = Literal["auto", "projection", "actionable"]
 class Moves:
     """One move for each feature that can raise the score; each array has one entry per move.
 
-    An amount of a move is in raw units for a number; for a category it is 1, the change to another level.
+    A move of a number is measured in raw units. A move of a category is one change to another level and counts 1.
     """
 
     feature: Int[np.ndarray, "n"]
@@ -68,7 +68,7 @@ class Moves:
 
 
 class Search:
-    """Searches one action set for the cheapest rows to which a linear surrogate gives at least a score, the margin.
+    """Searches one action set for the cheapest rows whose score, under a linear surrogate, reaches a margin.
 
     One search serves any number of margins.
 
@@ -76,8 +76,8 @@ class Search:
     ----------
     model : the surrogate; its weights have norm 1, so that a margin is a distance in encoded units
     kind : `actionable` keeps to lattices and least changes during the search. `projection` moves numbers freely and
-        rounds them away from the factual afterwards. `auto` is `actionable` where the action set is more than a range
-        for each number
+        rounds them away from the factual afterwards. `auto` is `actionable` unless every feature is a number that may
+        take any value in one range
     deadline : `time.monotonic()` at which a search has to stop
     moves : the moves to search; where None, all that the action set and `kind` allow
     """

@@ -73,7 +73,7 @@ class CommitteeSearch:
     score_rows : a function from raw rows to their scores, one column per model, today's model first
     share : least share of the future models that must accept, in (0, 1]
     own_margin : least score that today's model must give
-    plain : a count; `share` concerns only the first `plain` future models, or all of them where this is absent
+    plain : a count: `share` concerns the first `plain` future models only. Where absent, it concerns all of them
     bell : whether the scores of one record by several models follow a bell curve, so that their mean tells more than
         their signs. If so, a stress is also withstood where the mean score of its models, in standard deviations of the
         plain models' scores, is as high as a bell curve needs for the same share above 0
@@ -85,9 +85,9 @@ class CommitteeSearch:
     value : a function from raw rows to numbers; the best record is the accepted one with the smallest number. Where
         absent, `cost`
     admits : a function that says of each legal raw row whether it may be the answer. Where absent, every one may
-    tidy : a share, such as 0.1 for 10 %; an accepted record whose value is at most this share above the smallest value
-        wins if it has fewer changes
-    at_most : largest value with which a record may win by fewer changes, apart from what `tidy` allows
+    tidy : a share, such as 0.1 for 10 %; an accepted record whose value exceeds the smallest value by at most this
+        share wins if it has fewer changes
+    at_most : a second limit on the value of a record that wins because it has fewer changes
     until : `time.monotonic()` after which no model is asked
     """
 
@@ -136,7 +136,7 @@ class CommitteeSearch:
     def run(
         self, starts_raw: Float[np.ndarray, "n p"], base_raw: Float[np.ndarray, "p"] | None = None
     ) -> Reached | None:
-        """The best accepted record; if there is none, None, and `nearest` is the record closest to acceptance.
+        """The best accepted record. If there is none, the result is None, and `nearest` is the record closest to it.
 
         Parameters
         ----------

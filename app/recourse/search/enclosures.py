@@ -32,7 +32,7 @@ class Unbounded(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """A range of a number over a box of variables, with a range of its slope in each variable."""
+    """Bounds on a number, and on its slope in each variable, over a box of values of the variables."""
 
     range: Range
     anchor: float
@@ -170,7 +170,7 @@ class Quotients:
         return self.known[name]
 
     def level(self, name: str, numbers: tuple[float, ...]) -> Quotient:
-        """The quotient of the number that belongs to the level of category `name`.
+        """The number that belongs to the level of category `name`, as a quotient.
 
         Parameters
         ----------

@@ -58,7 +58,7 @@ class ForestBranching:
         self.forest = self.forest.within(lower, upper, self._columns)
 
     def accepted(self, least: float, *, deadline: float = math.inf) -> Float[np.ndarray, "p"] | None:
-        """A legal record whose margin times `sign` is at least `least`; None if no legal record has that.
+        """A legal record whose margin times `sign` is at least `least`; None if there is no such record.
 
         Raises
         ------

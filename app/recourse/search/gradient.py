@@ -58,7 +58,7 @@ class Hull:
         return np.sign(X - self.x0) * self._distance - self._current
 
     def shared(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """In each column, the sum of `X` over all columns that encode the same feature."""
+        """`X` with each entry replaced by the sum of the entries in all columns that encode the same feature."""
         return np.asarray(np.add.reduceat(X, self._first, axis=1)[:, self._feature])
 
     def project(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:

@@ -31,7 +31,7 @@ PRICES, LEAST_PRICE = 10, 1 / 64
 
 
 class Knapsack:
-    """Items, of which only so many may move; finds the cheapest moves whose gains reach a given need.
+    """Items, of which a limited number may move; finds the cheapest moves whose gains sum to at least a given need.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Knapsack:
 
     @cached_property
     def moving(self) -> "list[_Share]":
-        """For each item, the gain and cost that it can add to a bound beyond its first move, once it has to move."""
+        """For each item, if it is decided that it moves: the gain and cost that it can add beyond its first move."""
         shares: list[_Share] = []
         for k, item in enumerate(self.items):
             gain = max(item.most_gain - item.first * item.gain, 0.0)
@@ -55,9 +55,9 @@ class Knapsack:
 
     @cached_property
     def open(self) -> "list[_Share]":
-        """For each item, the gain and cost that it can add to a bound while it is undecided whether the item moves.
+        """For each item, while it is undecided whether it moves: the gain and cost that it can add.
 
-        The caller adds the price of a use to the cost.
+        The price that a move pays for the cap is not included; the caller adds it.
         """
         items = enumerate(self.items)
         return [(item.cost / item.gain, k, _State.OPEN, item.most_gain, item.most_cost, 1) for k, item in items]
@@ -89,7 +89,7 @@ class Knapsack:
     def amounts(
         self, chosen: tuple[int, ...], moving: frozenset[int], need: float, effort: EffortLeft, best_cost: float
     ) -> tuple[list[float], float] | None:
-        """The cheapest moves of the `chosen` items that gain `need`, and their cost; None if none is below `best_cost`.
+        """The cheapest moves of the `chosen` items that gain `need`, with their cost; None if not below `best_cost`.
 
         Parameters
         ----------

@@ -48,7 +48,7 @@ class Item:
 
     @property
     def leaps(self) -> bool:
-        """Whether the item either stays or makes at least its first move, and is continuous beyond the first move."""
+        """Whether the item, if it moves, makes at least a first move and may go any distance beyond it."""
         return self.step == 0.0 and self.first > 0.0
 
     @property
@@ -153,7 +153,7 @@ class BestSoFar:
         self.best_cost = best_cost
 
     def hopeless(self, cost: float) -> bool:
-        """Whether moves that cost `cost` or more cannot be better than the best moves found, or the effort is spent."""
+        """Whether to give up: the effort is spent, or moves that cost `cost` or more cannot beat the best known."""
         return self.effort.spent or cost >= self.best_cost * (1.0 - GAP)
 
 

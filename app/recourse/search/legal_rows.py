@@ -18,8 +18,7 @@ def every_row(action_set: ActionSet, most: int) -> Float[np.ndarray, "n p"] | No
 
     Parameters
     ----------
-    most : largest number of combinations of single feature values to go through; rules and caps then exclude some of
-        them
+    most : limit on the number of combinations of feature values, before rules and caps exclude some of them
     """
     A = action_set
     values: list[list[float]] = []

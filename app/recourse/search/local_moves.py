@@ -53,7 +53,7 @@ def partly(
 ) -> Float[np.ndarray, "n p"]:
     """Every row moved by `amounts` different shares of its move, from 0 to 1; the shares lie closer together near 1.
 
-    The results are rounded towards the row that they come from. They are ordered by share, then by row.
+    Each result is rounded towards the row from which it comes. The results are ordered by share, then by row.
     """
     shares = 1.0 - np.linspace(1.0, 0.0, amounts) ** 2
     moved = (rows_raw + shares[:, None, None] * moves).reshape(-1, rows_raw.shape[1])
@@ -66,7 +66,8 @@ class SingleMoves:
 
     Parameters
     ----------
-    swaps : whether a neighbour may also take one change back for another where the cap on changes is not reached
+    swaps : whether a neighbour may always exchange one change for another; if not, only where the row has as many
+        changes as the cap allows
     """
 
     def __init__(self, action_set: ActionSet, *, swaps: bool = False) -> None:
@@ -105,9 +106,9 @@ class SingleMoves:
         return np.concatenate(list(self.chunks(row_raw, levels_only)))
 
     def chunks(self, row_raw: Float[np.ndarray, "p"], levels_only: bool = False) -> Iterator[Float[np.ndarray, "n p"]]:
-        """Legal rows that are one move away from a legal row, in one or several arrays.
+        """Legal rows that are one move away from a legal row, as one array or several.
 
-        There are several because with many features, rules and a cap, one array would be too large.
+        Several arrays limit the memory, because with many features, rules and a cap there may be very many rows.
 
         Parameters
         ----------

@@ -135,7 +135,7 @@ class ActionProgram:
         Parameters
         ----------
         limit : largest value of each variable of the program, in place of the program's own limits
-        whole : for each further entry of ``z``, whether it is a whole number; where absent, none is
+        whole : for each further entry of ``z``, whether it has to be a whole number; where absent, none has to
 
         Raises
         ------

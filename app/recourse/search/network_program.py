@@ -31,7 +31,9 @@ class _Affine:
 
 
 class NetworkProgram:
-    """The scores of a network over an action set, all of whose rules are constraints of the program.
+    """The scores of a network over an action set, as a mixed-integer program.
+
+    All rules of the action set have to be constraints of the program.
 
     Parameters
     ----------

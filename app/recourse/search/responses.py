@@ -20,7 +20,7 @@ from app.recourse.search.simplicial import Point
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a branch and bound: the values that each feature may still have, one feature per row of an array.
+    """A node of a branch and bound: the values that each feature may still have; arrays have one row per feature.
 
     Column 0 is the present value of the feature. A value that is not allowed, or a column that is not used, has an
     infinite cost.
@@ -178,11 +178,11 @@ class Responses:
 
 
 def legal(A: ActionSet, j: int, value_raw: float, rounding: Callable[[float], int]) -> float:
-    """The value itself, or the neighbouring lattice point that `rounding` chooses if number `j` has a lattice.
+    """The value itself or, if number `j` has a lattice, the lattice point next to the value.
 
     Parameters
     ----------
-    rounding : `math.floor` or `math.ceil`
+    rounding : `math.floor` or `math.ceil`, for the lattice point below or above the value
     """
     step = float(A.step_raw[j])
     if step == 0.0:

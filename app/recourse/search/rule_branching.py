@@ -47,7 +47,7 @@ def solve_program(
     *,
     deadline: float = math.inf,
 ) -> Solved | None:
-    """``argmin cost.z`` over the action set, with all rules kept and ``rows z >= lower``; None if there is none.
+    """``argmin cost.z`` over the action set, with all rules kept and ``rows z >= lower``; None if infeasible.
 
     The first entries of ``z`` are the variables of the program. Any further entries are numbers >= 0.
 
@@ -92,7 +92,7 @@ class RuleBranching:
         lower: Float[np.ndarray, "m"],
         deadline: float,
     ) -> Solved | None:
-        """``argmin cost.z`` over the action set with all rules kept and ``rows z >= lower``; None if there is none.
+        """``argmin cost.z`` over the action set with all rules kept and ``rows z >= lower``; None if infeasible.
 
         The first entries of ``z`` are the variables of the program. Any further entries are numbers >= 0.
 

@@ -76,9 +76,9 @@ class Parts:
         self._column = {name: j for j, name in enumerate(action_set.space.names)}
 
     def tightened(self, part: Part) -> Part:
-        """The part with narrower ranges, as far as its conditions narrow them.
+        """The part with its ranges narrowed to values that its conditions can allow.
 
-        A condition that holds for every row within these ranges is dropped.
+        A condition that holds for every row within the ranges is dropped.
 
         Raises
         ------
@@ -122,11 +122,11 @@ class Parts:
         return part
 
     def pieces(self, j: int, low: float, high: float, at: float, *, known: bool) -> list[Range]:
-        """The range from `low` to `high` of number `j`, divided into two or three ranges at `at` or near it.
+        """The range from `low` to `high` of number `j`, divided into two or three ranges at or near the value `at`.
 
         Parameters
         ----------
-        known : whether the comparison has a cut already; if not, a range with both signs is divided at 0
+        known : whether a cut of the comparison is known; if not, a range with both signs is divided at 0
         """
         step, width = float(self.actions.step_raw[j]), high - low
         at = min(max(at, low), high)

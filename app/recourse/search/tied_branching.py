@@ -42,7 +42,7 @@ LEAST_PIVOT = 1e-9
 
 
 def is_tied_by_rules(action_set: ActionSet) -> bool:
-    """Whether linear rules, and nothing else, tie features of the set, and the applicant's record keeps these rules."""
+    """Whether only linear rules tie features to each other, and the applicant's record keeps these rules."""
     A = action_set
     others = A.clock.is_shared or A.has_holes or (bool(A.begun) and A.max_changes is not None)
     rules = [rule for rule in A.rules if isinstance(rule, LinearRule)]
@@ -51,7 +51,7 @@ def is_tied_by_rules(action_set: ActionSet) -> bool:
 
 
 class TiedTradeOff:
-    """Minimises trade-offs under linear rules, for any number of cost weights."""
+    """Minimises loss plus weighted cost under linear rules; one object serves for any number of cost weights."""
 
     def __init__(self, responses: Responses) -> None:
         self.responses = responses

@@ -15,7 +15,7 @@ from app.recourse.search.knapsack_amounts import SLACK
 
 @dataclass(frozen=True, slots=True)
 class TiedItem:
-    """An item of a knapsack that moves up or down by an amount, in any unit; moves up gain."""
+    """An item of a knapsack that moves by an amount, in any unit: up, which gains, or down, which loses."""
 
     gain: float
     """Per unit, >= 0; > 0 where no rule ties it."""

@@ -12,10 +12,10 @@ from app.recourse.search.tied_knapsack import TiedKnapsack
 
 
 class TiedMoves:
-    """The possible moves in one action set, as items of a knapsack that rules, a cap or shared time tie.
+    """The possible moves in one action set, as items of a knapsack in which rules, a cap or shared time tie items.
 
-    An item says what its moves add to a linear score, and how much of a rule, of the cap and of the time they use.
-    Rules that are not linear are left out.
+    An item says what its moves add to a linear score, and how much of each rule, of the cap and of the time its moves
+    use. Rules that are not linear are left out.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class TradeOff:
         Parameters
         ----------
         cost_weight : used in place of the objective's own cost weight
-        effort : how close to the least objective the search goes, and its limit
+        effort : relative gap to the least objective at which the search stops, and largest number of branches
 
         Raises
         ------

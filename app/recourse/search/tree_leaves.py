@@ -22,8 +22,8 @@ def rows_in_boxes(
 ) -> Iterator[Float[np.ndarray, "n p"]]:
     """Legal raw rows in the favourable boxes, cheapest first, in chunks.
 
-    For each box, and for each of several distances from its sides, there is the row nearest to the factual. Rows that
-    break a rule or the cap on the number of changes are left out.
+    The rows contain, for each box and for each of several distances from its sides, the row nearest to the factual.
+    Rows that break a rule or the cap on the number of changes are left out.
 
     Parameters
     ----------

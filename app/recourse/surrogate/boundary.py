@@ -90,7 +90,7 @@ class SamplerParams(InputPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """The scores of the first model call: of the factual, and of points on the segments from it to its neighbours."""
+    """The scores of the first model call: of the factual, and of points between the factual and its neighbours."""
 
     factual_score: float
     """NaN where the model gave no finite score."""
@@ -136,7 +136,7 @@ class BoundarySample:
 
 
 def survey(problem: RecourseProblem, meter: Meter, params: SamplerParams) -> Survey:
-    """Score, in one model call, the factual and a grid of points on the segments from it to its neighbours."""
+    """Score, in one model call, the factual and a grid of points on the segments from the factual to neighbours."""
     ends = _reachable_neighbours(problem, params.neighbours)
     times = np.arange(1, GRID + 1) / GRID
     grid = _along(problem, ends, np.broadcast_to(times, (len(ends), GRID)))

@@ -20,7 +20,10 @@ Divergence: TypeAlias = Literal["none", "quadratic", "bures", "fisher_rao", "log
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """The largest standard deviation along ``w`` in an ambiguity set: ``scale sqrt(w' covariance w) + norm |w|_2``."""
+    """The largest standard deviation along a direction ``w`` over all covariances of an ambiguity set.
+
+    It is ``scale sqrt(w' covariance w) + norm |w|_2``.
+    """
 
     covariance: Float[np.ndarray, "d d"]
     scale: float = 1.0

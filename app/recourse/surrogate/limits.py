@@ -43,7 +43,7 @@ class Limits:
     """Features that stay as they are."""
 
     def of(self, actions: ActionSet) -> ActionSet:
-        """The part of `actions`, this person's action set, that is searched."""
+        """This person's action set `actions`, reduced to the levels and features that are searched."""
         ranges = {}
         for g, levels in self.levels.items():
             own = actions.range(g)

@@ -21,7 +21,7 @@ from app.recourse.surrogate.weight_moments import nominal
 
 @dataclass(frozen=True, slots=True)
 class LogitModel:
-    """A linear model whose score is a logit, like the black box's."""
+    """A linear model whose scores are logits, as the scores of the black box are."""
 
     model: LinearModel
     report: SurrogateReport
