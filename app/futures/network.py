@@ -79,14 +79,20 @@ class Networks:
 
     @classmethod
     def drawn(cls, architecture: Architecture, seeds: Sequence[int]) -> "Networks":
-        """Untrained networks, one for each seed: weights and biases uniform within 1 / sqrt(inputs)."""
+        """Untrained networks, one for each seed.
+
+        Their weights and biases are uniform within +-1 / sqrt(number of the layer's inputs).
+        """
         widths = architecture.layers
         bounds = np.concatenate([np.full((i + 1) * o, 1.0 / np.sqrt(i)) for i, o in pairwise(widths)])
         drawn = [np.random.default_rng(seed).uniform(-bounds, bounds) for seed in seeds]
         return cls(widths, architecture.activation, np.array(drawn, dtype=np.float32))
 
     def layers(self, array: Float[np.ndarray, "k q"]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Weights (k, inputs, outputs) and biases (k, 1, outputs) of each layer, as views of an array of parameters."""
+        """Weights (k, inputs, outputs) and biases (k, 1, outputs) of each layer.
+
+        They are views of `array`, which holds all parameters of each network in a row.
+        """
         views, at = [], 0
         for inputs, outputs in pairwise(self.widths):
             weights = array[:, at : at + inputs * outputs].reshape(len(array), inputs, outputs)
@@ -96,11 +102,14 @@ class Networks:
         return views
 
     def logits(self, X: Float[np.ndarray, "k b d"]) -> Float[np.ndarray, "k b"]:
-        """Logit of class 1 by each network of its own points: ``X[i]`` belongs to network i."""
+        """Logits of class 1 (k, b): network i is asked about its own b points ``X[i]``."""
         return _logit(self._forward(X)[-1])
 
     def step(self, batch: Batch) -> None:
-        """One step of Adam on the mean logistic loss of each model's own records."""
+        """One step of the optimiser Adam: each network is trained on its own records of the batch.
+
+        The loss is the mean logistic loss.
+        """
         values = self._forward(batch[0])
         error = sigmoid(_logit(values[-1])).astype(np.float32) - batch[1]
         error /= batch[1].shape[1]
@@ -161,7 +170,7 @@ class Training:
 
     @classmethod
     def of(cls, architecture: Architecture, data: Encoded, samples: Sequence[Sample]) -> "Training":
-        """Make an untrained network for each sample."""
+        """Make an untrained network for each sample, to be trained on the records of this sample."""
         chosen = np.array([sample.chosen for sample in samples])
         seeds = [sample.seed for sample in samples]
         return cls(
@@ -188,7 +197,7 @@ class Training:
             self._at = (self._at + self.batch) if self._at + self.batch < self.chosen.shape[1] else 0
 
     def losses(self) -> Float[np.ndarray, "k"]:
-        """The mean log loss of each network on its own training records."""
+        """The mean log-loss of each network on its own training records."""
         found = np.zeros(len(self.chosen))
         for at in range(0, self.chosen.shape[1], 1_000):
             rows = self.chosen[:, at : at + 1_000]
@@ -214,7 +223,7 @@ class NetworkRecipe(RecipeOfOneManifest):
 
     @classmethod
     def of_model(cls, model: LoadedModel, records: Records) -> "NetworkRecipe":
-        """The recipe of a registered network; its networks train until they fit as well as the registered one."""
+        """The recipe for a registered network; it trains networks until they fit as well as the registered one."""
         return cls(model, model.registered.manifest, model_loss(model, records))
 
     @property
@@ -227,7 +236,9 @@ class NetworkRecipe(RecipeOfOneManifest):
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:
         """Find how long networks are trained.
 
-        Returns the `steps`, the `passes` over the records, and the `target` loss.
+        Returns
+        -------
+        `steps`, the number of steps; `passes`, the same in passes over the records; and `target`, the loss aimed at
         """
         if self.target is not None:
             # A bootstrap repeats records and is fitted sooner: only on all records does a loss compare with today's.
@@ -238,7 +249,7 @@ class NetworkRecipe(RecipeOfOneManifest):
         return {"steps": found, "passes": round(found / training.pass_steps, 2), "target": self.target}
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Train one network for each sample. Returns safetensors files."""
+        """Train one network for each sample; returns the content of a safetensors file for each."""
         training = Training.of(self.architecture, encoded(self.model, records, self.described), samples)
         training.run(max(1, math.ceil(tuned["passes"] * training.pass_steps)))
         if not np.isfinite(training.networks.parameters).all():

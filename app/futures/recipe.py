@@ -21,7 +21,7 @@ PILOT = 1_000_000
 
 
 class Recipe(Protocol):
-    """Makes future models of one model."""
+    """One way to make the future models of a model."""
 
     name: str
     """Names the recipe in `tuned` specifications and in what is kept."""
@@ -29,18 +29,18 @@ class Recipe(Protocol):
     """Models that are made at a time."""
 
     def manifest(self, tuned: Tuned) -> Manifest:
-        """The manifest that describes every future model, apart from the digest of its file."""
+        """The manifest of every future model, apart from the digest of its file, for the settings that `tune` found."""
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:
         """Find the training settings that all future models share, such as a penalty.
 
         Raises
         ------
-        RehearsalFailed : this recipe cannot make models of this kind
+        RehearsalFailed : the recipe cannot make future models of this model
         """
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Train as many models as there are samples. Returns the file of each, as `manifest` describes it.
+        """Train one model for each sample; returns the content of each model's file, as `manifest` describes it.
 
         Raises
         ------
@@ -49,7 +49,7 @@ class Recipe(Protocol):
 
 
 class RecipeOfOneManifest:
-    """Base of the recipes whose models have one manifest, whatever settings `tune` finds.
+    """Base of recipes in which all future models have one manifest, whatever settings `tune` finds.
 
     Parameters
     ----------
@@ -61,30 +61,36 @@ class RecipeOfOneManifest:
         self.described = described
 
     def manifest(self, tuned: Tuned) -> Manifest:  # noqa: ARG002
-        """The manifest of every future model, apart from the digest of its file; the same for all settings."""
+        """The manifest of every future model, apart from the digest of its file; all settings have the same one."""
         return self.described
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """An empty dict: the default of recipes that have no training settings to find."""
+        """Returns an empty dict: by default, a recipe has no training settings to find."""
         return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """Training records in a model's own encoding, labelled true where they belong to its class 1."""
+    """Training records in a model's own encoding; the label is True where a record belongs to the model's class 1."""
 
     X: Float[np.ndarray, "n d"]
     y: Bool[np.ndarray, "n"]
 
 
 def encoded(model: LoadedModel, records: Records, manifest: Manifest) -> Encoded:
-    """Training records in a model's encoding; `y` is True for its class 1, favourable or not, as `manifest` says."""
+    """Training records in a model's encoding; their label is True for the model's class 1.
+
+    The manifest says whether class 1 is the favourable one.
+    """
     y = records.favourable if manifest.favourable else ~records.favourable
     return Encoded(X=model.registered.columns.encode(records.rows_raw), y=y)
 
 
 def in_columns(model: LoadedModel, records: Records, manifest: Manifest) -> Encoded:
-    """Training records as trees take them: encoded, or raw with levels as indices if the model takes raw records."""
+    """Training records as a model of trees takes them.
+
+    They are encoded or, if the model takes raw records, raw with the index of each level.
+    """
     found = encoded(model, records, manifest)
     if manifest.input is Input.ENCODED:
         return found
@@ -94,5 +100,11 @@ def in_columns(model: LoadedModel, records: Records, manifest: Manifest) -> Enco
 
 
 def log_loss(logits: Float[np.ndarray, "k n"], y: Bool[np.ndarray, "k n"]) -> Float[np.ndarray, "k"]:
-    """Mean logistic loss of each of k models over its n records; logits are those of the label True."""
+    """Mean logistic loss of each of k models over its own n records.
+
+    Parameters
+    ----------
+    logits : logit, by each model, of the label True
+    y : label of each model's records
+    """
     return np.asarray(np.logaddexp(0.0, np.where(y, -logits, logits)).mean(axis=1))

@@ -36,7 +36,7 @@ MOST_DRAWN = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """Labelled records that future models are trained on."""
+    """The labelled records on which future models are trained."""
 
     rows_raw: Float[np.ndarray, "n p"]
     favourable: Bool[np.ndarray, "n"]
@@ -59,11 +59,11 @@ class Sample:
 
 
 def reference_records(model: LoadedModel) -> Records:
-    """The reference records, labelled by the manifest's label column or, without one, by the model's decisions.
+    """The reference records with their labels: the manifest's label column or, without one, the model's decisions.
 
     Raises
     ------
-    RehearsalFailed : too few records have one of the labels
+    RehearsalFailed : too few records have one of the two labels
     """
     manifest, reference = model.registered.manifest, model.reference
     if manifest.label is None:
@@ -76,13 +76,13 @@ def reference_records(model: LoadedModel) -> Records:
 
 
 def newer_records(model: LoadedModel, path: Path) -> Records:
-    """Read training records from a CSV with the columns of the reference, the label among them.
+    """Read training records from a CSV with the columns of the reference, including the label column.
 
-    Without a label in the manifest, the model's own decisions are the labels.
+    If the manifest names no label, the model's own decisions are the labels.
 
     Raises
     ------
-    RehearsalFailed : the file cannot be read (with every fault), or too few records have one of the labels
+    RehearsalFailed : the file cannot be read (the error has every fault), or too few records have one of the two labels
     """
     features, label = model.registered.space.features, model.registered.manifest.label
     table, faults = read_reference(path, features, label)
@@ -110,8 +110,12 @@ def sample(
 ) -> Sample:
     """Draw the bootstrap and the seed of one future model; the same arguments always give the same sample.
 
-    A bootstrap has half as many records as there are (`fresh`) or as many (`same`), at most `MOST_DRAWN`. `weights` are
-    the probabilities with which records are drawn, and sum to 1; None draws all alike.
+    A bootstrap is drawn with replacement, at most `MOST_DRAWN` records: half as many as there are for `fresh`, or as
+    many as there are for `same`.
+
+    Parameters
+    ----------
+    weights : probability of each record, of sum 1; None for equal probabilities
     """
     rng = np.random.default_rng([seed, index])
     n = len(records.favourable)
@@ -126,5 +130,5 @@ def sample(
 def samples(
     records: Records, drawn: Drawn, seed: int, indices: Sequence[int], weights: Float[np.ndarray, "n"] | None = None
 ) -> list[Sample]:
-    """Draw the bootstraps and the seeds of several future models, one for each index, as `sample` draws one."""
+    """Draw the bootstraps and seeds of several future models, with `sample` for each of the `indices`."""
     return [sample(records, drawn, seed, index, weights) for index in indices]

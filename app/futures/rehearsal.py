@@ -58,7 +58,7 @@ ENOUGH = 10
 
 
 class Check(Part):
-    """How good one future model is on records that it has not seen, and whether it is dropped."""
+    """The quality of one future model on records that it was not trained on, and whether the model is dropped."""
 
     auc: float
     """Area under the ROC curve on records that it has not seen; NaN is kept as 0."""
@@ -71,13 +71,17 @@ class Check(Part):
 def rehearse(
     model: RegisteredModel, choices: Choices, material: Material | None = None, *, progress: Progress | None = None
 ) -> FuturesRecord:
-    """Make the future models of a version; resumes an interrupted rehearsal that had the same choices.
+    """Make the future models of a version; an interrupted rehearsal with the same choices is resumed.
+
+    Parameters
+    ----------
+    progress : called with the number of models made so far, and of all models to make
 
     Raises
     ------
-    RehearsalFailed : they cannot be made; `store.status` gives the reason, and earlier future models stay in use
+    RehearsalFailed : the models cannot be made; `store.status` gives the reason, and earlier future models stay in use
     RehearsalRunning : another process is making them
-    ModelUnusable : the model itself cannot be loaded
+    ModelUnusable : today's model cannot be loaded
     """
     material = material or Material()
     with alone(model):
@@ -126,7 +130,10 @@ class _Rehearsal:
 
     @classmethod
     def begun(cls, loaded: LoadedModel, choices: Choices, material: Material) -> "_Rehearsal":
-        """The interrupted rehearsal with the same choices, or else a new, tuned one with its specification on disk."""
+        """Resume the interrupted rehearsal with the same choices, or else begin a new one.
+
+        The specification of a new rehearsal, with its tuned settings, is written to disk.
+        """
         data, registered = material.data, loaded.registered
         records = reference_records(loaded) if data is None else newer_records(loaded, data)
         path = data or inside(registered.directory, registered.manifest.reference)
@@ -151,7 +158,7 @@ class _Rehearsal:
 
     @property
     def sets(self) -> dict[SetName, range]:
-        """The indices of the models of each set, by the name of the set."""
+        """By name of each set of future models, the indices of its models."""
         first, plain = self.spec.search, self.spec.search + self.spec.held_back
         found: dict[SetName, range] = {"search": range(first), "held_back": range(first, plain)}
         if self.stresses:
@@ -178,7 +185,7 @@ class _Rehearsal:
     # --- the models ---
 
     def run(self, progress: Progress) -> FuturesRecord:
-        """Make the models that are missing, and install all sets."""
+        """Make the models that are still missing, and install all sets for use."""
         dates, no_backtest = self._dates()
         backtester = self._backtester()
         total = sum(map(len, self.sets.values())) + (0 if dates is None else backtester.total)
@@ -376,7 +383,7 @@ def _member_scores(member: BlackBox, rows_raw: Float[np.ndarray, "n p"]) -> Floa
 
 
 def area(scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> float:
-    """Area under the ROC curve; 0 if any score is not finite, 0.5 if all labels are the same."""
+    """Area under the ROC curve; 0 if some score is not finite, 0.5 if all labels are the same."""
     if not np.isfinite(scores).all():
         return 0.0
     return CHANCE if favourable.all() or not favourable.any() else auc(scores, favourable)

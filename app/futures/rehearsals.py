@@ -46,11 +46,16 @@ class Rehearsals:
         """Versions whose future models seemed on their way at the last look, though nothing was to make them."""
 
     async def start(self, name: str, changes: Mapping[str, object]) -> Job:
-        """Start a job that makes the future models of a version; `changes` replace choices of its manifest.
+        """Start a job that makes the future models of a version.
+
+        Parameters
+        ----------
+        changes : by name, choices that replace those of the manifest
 
         Raises
         ------
-        UnknownModel, ModelUnusable : there is no such version
+        UnknownModel : there is no such version
+        ModelUnusable : the version cannot be used
         ModelQuarantined, DailyBudgetSpent : the model is in quarantine, or the key's budget for today is spent
         InvalidRequest : the column of a stress does not exist, has no order, or has a single value
         RehearsalFailed : no source can make future models, or the directory of the version cannot be written
@@ -79,14 +84,14 @@ class Rehearsals:
             raise
 
     def ended(self, name: str, sentence: str) -> None:
-        """Note why the job that makes a version's future models failed, so that `status` says `failed`."""
+        """Note in `sentence` why the job for a version's future models failed; `status` then says `failed`."""
         with suppress(UnknownModel, ModelUnusable):
             give_up(self._models.find(name, include_inactive=True), sentence)
 
     # --- by itself ---
 
     def watch(self) -> None:
-        """From now on, make future models of each active version that has a label but no future models."""
+        """Begin to watch for active versions that have a label but no future models, and make future models of each."""
         if self._automatic:
             self._watch.start()
 
@@ -145,5 +150,5 @@ def _require_column(model: RegisteredModel, column: str, pointer: str) -> None:
 
 
 def wants_futures(model: RegisteredModel) -> bool:
-    """Whether the server should now make future models of a version without being asked to."""
+    """Whether the server should now make future models of a version, although nobody asked for them."""
     return (model.active or model.succeeds) and can_have_futures(model) and status(model)["status"] == "none"

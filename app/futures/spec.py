@@ -49,7 +49,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """Sources of future models that only an operator can name, on the machine itself."""
+    """Sources of future models that only an operator can name, on the machine that makes them."""
 
     command: str | None = None
     """Trains a model; see `app.futures.training_command`."""
@@ -62,7 +62,7 @@ class Material:
 
 
 class Spec(Part):
-    """What a rehearsal is going to make: contents of ``spec.json``."""
+    """What a rehearsal is going to make; the contents of ``spec.json``."""
 
     asked: Json
     """What the rehearsal follows from; another one does not go on with its models."""
@@ -75,7 +75,7 @@ class Spec(Part):
 
 
 def choices_of(model: RegisteredModel, **changes: Any) -> Choices:
-    """The manifest's choices of future models, replaced by those `changes` that are not None."""
+    """The manifest's choices of future models, except where `changes` has a value that is not None."""
     own = Choices(**model.manifest.futures.model_dump())
     # Read, as a change of `stress` may come as plain data.
     changed = {name: value for name, value in changes.items() if value is not None}
@@ -85,7 +85,10 @@ def choices_of(model: RegisteredModel, **changes: Any) -> Choices:
 
 
 def asked_for(loaded: LoadedModel, choices: Choices, material: Material, data_sha256: str | None) -> Json:
-    """Everything that determines the models of a rehearsal, as JSON: only an equal one resumes it."""
+    """Everything that determines which models a rehearsal makes, as JSON.
+
+    A rehearsal is resumed only if this is the same.
+    """
     return {
         "model": loaded.registered.sha256,
         **TypeAdapter(Choices).dump_python(choices, mode="json"),
@@ -97,7 +100,7 @@ def asked_for(loaded: LoadedModel, choices: Choices, material: Material, data_sh
 
 
 def read_spec(directory: Path) -> Spec | None:
-    """The specification of an interrupted rehearsal; None if the directory has none, or a damaged one."""
+    """Read the specification of an interrupted rehearsal; None if the directory has none, or the file is damaged."""
     try:
         return Spec.model_validate_json((directory / SPEC).read_bytes())
     except (OSError, ValidationError):
@@ -107,7 +110,16 @@ def read_spec(directory: Path) -> Spec | None:
 def specified(
     loaded: LoadedModel, records: Records, choices: Choices, material: Material, asked: Json
 ) -> tuple[Spec, Recipe]:
-    """The specification and the tuned recipe of the first source that can make future models."""
+    """The specification and the tuned recipe of the first source that can make future models.
+
+    Parameters
+    ----------
+    asked : what determines the rehearsal, from `asked_for`
+
+    Raises
+    ------
+    RehearsalFailed, ModelRefused, ModelUnusable : no source can make future models; the error is that of the last one
+    """
     sources = possible_sources(loaded.registered.manifest, choices, material)
     pilots = samples(records, choices.records, choices.seed, range(PILOT, PILOT + PILOTS))
     for source in sources:
@@ -133,7 +145,10 @@ def specified(
 
 
 def possible_sources(manifest: Manifest, choices: Choices, material: Material) -> list[Source]:
-    """The sources of future models that may be tried, best first; raises RehearsalFailed where there is none."""
+    """The sources of future models that may be tried, the best first.
+
+    Raises `RehearsalFailed` where there is none.
+    """
     if material.command is not None:
         return ["command"]
     if material.folder is not None:
@@ -158,7 +173,10 @@ def possible_sources(manifest: Manifest, choices: Choices, material: Material) -
 
 
 def outlook(loaded: LoadedModel) -> str:
-    """A sentence about which future models a server will make of a version, and what that means. Makes no models."""
+    """A sentence that says which future models a server will make of a version, and what this means for answers.
+
+    No models are made.
+    """
     model = loaded.registered
     manifest, choices = model.manifest, choices_of(model)
     none = "Future models: none, as {}; so no answer says what the next training keeps of it"
@@ -192,7 +210,10 @@ OWN = (Format.LINEAR, Format.TORCH, Format.SKLEARN, Format.XGBOOST, Format.LIGHT
 
 
 def recipe_of(source: Source, loaded: LoadedModel, records: Records, material: Material) -> Recipe:
-    """The recipe that makes a model's future models from a source; raises RehearsalFailed where there is none."""
+    """The recipe that makes a model's future models from a source.
+
+    Raises `RehearsalFailed` where the source has no recipe for the model.
+    """
     registered = loaded.registered
     if source == "command":
         assert material.command is not None

@@ -35,10 +35,10 @@ from app.registry.trust import Trust
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """The nodes of all trees as arrays, to sum leaves faster than the tree library does; rows must have no NaN.
+    """The nodes of all trees of several models as arrays, which sum leaves faster than the tree library does.
 
     A library that walks 6,000 trees for one record waits for memory at each of them. Here all trees take one step at a
-    time in a few numpy calls, on arrays that are a tenth as large: 0.3 ms in place of 3.
+    time in a few numpy calls, on arrays that are a tenth as large: 0.3 ms instead of 3. Rows must have no NaN.
     """
 
     roots: Int[np.ndarray, "t"]
@@ -56,7 +56,10 @@ class Nodes:
 
     @classmethod
     def of_xgboost(cls, content: bytes) -> Self | None:
-        """The nodes of an XGBoost ensemble (UBJSON, a class for each model); None where trees split by categories."""
+        """The nodes of a packed XGBoost ensemble in UBJSON, with a class for each model.
+
+        None where trees split by categories, or number their nodes otherwise.
+        """
         learner = parse(content)["learner"]
         columns = int(learner["learner_model_param"]["num_feature"])
         booster = learner["gradient_booster"]["model"]
@@ -92,7 +95,7 @@ class Nodes:
         return cls(**found)
 
     def sums(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
-        """Sum of the outputs of each model's trees, for rows without NaN."""
+        """For each row and model, the sum of the outputs of the model's trees; rows must have no NaN."""
         points = np.column_stack([rows, np.full(len(rows), -np.inf)]).astype(np.float32)
         return np.array([self._sums(point) for point in points]).reshape(len(rows), len(self.first))
 
@@ -126,7 +129,7 @@ CACHED = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """The manifest, features and trust that all members of a set of future models share."""
+    """What all members of a set of future models share: a manifest, the features, and how far files are trusted."""
 
     manifest: Manifest
     """Describes each of them, but for its digest."""
@@ -135,13 +138,17 @@ class Kind:
 
     @property
     def offset(self) -> float:
-        """Logit of the smallest favourable output."""
+        """Logit of the smallest output that counts as favourable."""
         if self.manifest.output is Output.PROBABILITY:
             return float(np.log(self.manifest.threshold) - np.log1p(-self.manifest.threshold))
         return self.manifest.threshold
 
     def member(self, directory: Path, path: str, content: bytes) -> BlackBox:
-        """Load the black box of one member, whose file has been written.
+        """Load the black box of one member, whose file is already written to disk.
+
+        Parameters
+        ----------
+        path : the file, relative to `directory`; it has the given `content`
 
         Raises
         ------
@@ -154,17 +161,22 @@ class Kind:
 
 
 class Stack(Protocol):
-    """Packs future models of one kind (members) into common files, and scores them together."""
+    """One way to pack future models of one kind (members) into common files, and to score them together."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """The files that keep all members together; None where this stack cannot keep them."""
+        """The files that hold all members together, by name; None where this stack cannot hold these members."""
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:
-        """A function from model inputs (n, d) to the scores (n, k) of all members; `files` lie in `directory`."""
+        """A function from model inputs (n, d) to the scores (n, k) by all members.
+
+        Parameters
+        ----------
+        files : the contents of the files that `pack` returned, by name; they lie in `directory`
+        """
 
 
 def scores_of(logits: Float[np.ndarray, "n k"], offset: float) -> Float[np.ndarray, "n k"]:
-    """Scores from logits: each logit minus `offset`, clipped to +-`LOGIT_LIMIT`; NaN where the logit is not finite."""
+    """Scores from logits: each logit minus `offset`, clipped to +-`LOGIT_LIMIT`; NaN for a logit that is not finite."""
     scores = np.clip(logits - offset, -LOGIT_LIMIT, LOGIT_LIMIT)
     if not np.isfinite(scores).all() or not np.isfinite(logits).all():
         scores[~np.isfinite(logits)] = np.nan
@@ -183,10 +195,13 @@ def _npz(**arrays: np.ndarray) -> bytes:
 
 
 class LinearStack:
-    """Packs linear models as one matrix of weights and a vector of intercepts."""
+    """Packs linear models into one matrix of weights and one vector of intercepts."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """One file with the weights and intercepts of all members; None if one's probability has no logit link."""
+        """One file with the weights and intercepts of all members.
+
+        None if some member outputs a probability by another link than the logit.
+        """
         read = [read_weights(kind.manifest, content, kind.space) for content in members]
         if kind.manifest.output is Output.PROBABILITY and any(file.link != "logit" for _, _, file in read):
             return None
@@ -194,14 +209,14 @@ class LinearStack:
         return {"linear.npz": _npz(weights=weights, intercepts=np.array([c for _, c, _ in read]))}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
-        """A function from encoded points (n, d) to the scores (n, k) of all members."""
+        """A function from encoded points (n, d) to the scores (n, k) by all members."""
         arrays = _arrays(files["linear.npz"])
         weights, intercepts, offset = arrays["weights"].T.copy(), arrays["intercepts"], kind.offset
         return lambda X: scores_of(X @ weights + intercepts, offset)
 
 
 class NetworkStack:
-    """Packs networks as layers whose leading axis runs over the networks."""
+    """Packs networks of one architecture; in the array of each layer, the first axis runs over the networks."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
         """One file with the weights and biases of each layer, stacked over the members."""
@@ -214,7 +229,7 @@ class NetworkStack:
         return {"network.npz": _npz(**arrays)}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
-        """A function from encoded points (n, d) to the scores (n, k) of all members."""
+        """A function from encoded points (n, d) to the scores (n, k) by all members."""
         arrays = _arrays(files["network.npz"])
         architecture = kind.manifest.file.architecture
         assert architecture is not None
@@ -224,11 +239,12 @@ class NetworkStack:
 
 
 class StackedNetwork:
-    """Networks of one architecture that are asked the same points.
+    """Networks of one architecture that are all asked about the same points.
 
     Parameters
     ----------
-    layers : weights (k, inputs, outputs) and biases (k, outputs); the last has one output, the favourable logit
+    layers : of each layer, weights (k, inputs, outputs) and biases (k, outputs) of k networks; the last layer has one
+        output, the favourable logit
     """
 
     def __init__(self, layers: Sequence[tuple[np.ndarray, np.ndarray]], activation: Activation) -> None:
@@ -266,10 +282,10 @@ class StackedNetwork:
 
 
 class XgboostStack:
-    """Packs XGBoost models as one ensemble with a class for each."""
+    """Packs XGBoost models into one ensemble with a class for each model."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """The files of one ensemble of all members; None for a single member, or if they take different columns."""
+        """The files of one ensemble of all members; None for a single member, or if members take different columns."""
         from app.registry.adapters.xgboost_model import merged, read_trees
 
         read = [read_trees(content, kind.manifest, kind.space) for content in members]
@@ -282,7 +298,7 @@ class XgboostStack:
         return {"trees.ubj": content, "base.npz": _npz(base=base, **taken.arrays()), **walked}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
-        """A function from model inputs (n, d) to the scores (n, k) of all members."""
+        """A function from model inputs (n, d) to the scores (n, k) by all members."""
         with library("xgboost"):
             import xgboost
         booster = xgboost.Booster({"nthread": 1})
@@ -305,10 +321,10 @@ class XgboostStack:
 
 
 class LightgbmStack:
-    """Packs LightGBM models as one ensemble with a class for each."""
+    """Packs LightGBM models into one ensemble with a class for each model."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """The files of one ensemble of all members; None for a single member, or if they take different columns."""
+        """The files of one ensemble of all members; None for a single member, or if members take different columns."""
         from app.registry.adapters.lightgbm_model import merged, read_trees
 
         read = [read_trees(content, kind.manifest, kind.space) for content in members]
@@ -320,7 +336,7 @@ class LightgbmStack:
         return {"trees.txt": text, "slopes.npz": _npz(slopes=slopes, **taken.arrays())}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
-        """A function from model inputs (n, d) to the scores (n, k) of all members."""
+        """A function from model inputs (n, d) to the scores (n, k) by all members."""
         with library("lightgbm"):
             import lightgbm
         booster = lightgbm.Booster(model_str=files["trees.txt"].decode())
@@ -341,15 +357,15 @@ def _common(inputs: Sequence[TreeInput]) -> TreeInput | None:
 
 
 class Apart:
-    """Keeps each member in a file of its own and asks one after the other."""
+    """Keeps each member in a file of its own; asks the members one after the other."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
-        """One file for each member, unchanged, by its number."""
+        """The unchanged file of each member, named by the member's number."""
         suffix = PurePosixPath(kind.manifest.file.path).suffix
         return {f"{i:04d}{suffix}": content for i, content in enumerate(members)}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:
-        """A function from model inputs (n, d) to scores (n, k); it asks the k members one after the other."""
+        """A function from model inputs (n, d) to the scores (n, k) by all members, asked one after the other."""
         members = [kind.member(directory, name, files[name]) for name in sorted(files)]
         return _answering(lambda rows: np.column_stack([_scores(member, rows) for member in members]), len(members))
 
@@ -385,7 +401,12 @@ OF_FORMAT = {
 
 
 def pack(kind: Kind, members: Sequence[bytes]) -> tuple[str, Files]:
-    """Pack the members. Returns the name of the stack that keeps them, and its files."""
+    """Pack the members into the common files of a stack.
+
+    Returns
+    -------
+    The name of the stack, and its files.
+    """
     points = kind.manifest.output is Output.POINTS
     name = "apart" if points else OF_FORMAT.get(kind.manifest.artifact.format, "apart")
     files = STACKS[name].pack(kind, members)

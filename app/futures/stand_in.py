@@ -40,11 +40,11 @@ NONE = "0" * 64
 
 
 class StandInRecipe:
-    """Trains models of another family than today's model: the one that agrees with it most.
+    """Makes future models of another family than today's model: of the one that agrees with today's model most.
 
     Parameters
     ----------
-    score : makes a black box from a manifest and the content of the file
+    score : makes a black box from a manifest and the content of a model file
     """
 
     name = "stand_in"
@@ -55,7 +55,7 @@ class StandInRecipe:
         self.score = score
 
     def families(self, records: Records) -> dict[str, Recipe]:
-        """The recipe of each model family that the installed libraries can train, by family."""
+        """By name of each model family that the installed libraries can train, its recipe."""
         model = self.model
         found: dict[str, Recipe] = {}
         trees_only = model.registered.columns.has_nan
@@ -78,12 +78,12 @@ class StandInRecipe:
         return found
 
     def manifest(self, tuned: Tuned) -> Manifest:
-        """The manifest of every future model: its family and threshold are those that `tune` chose."""
+        """The manifest of every future model, with the family and the threshold that `tune` chose."""
         described = self._described(Format(tuned["format"]))
         return described.model_copy(update={"threshold": tuned["threshold"]})
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:
-        """Choose the family that agrees most with today's model, and find its threshold and its own settings."""
+        """Choose the family that agrees most with today's model, and find its threshold and settings."""
         tried: dict[str, Tuned] = {}
         for name, recipe in self.families(records).items():
             try:
@@ -96,7 +96,7 @@ class StandInRecipe:
         return {"family": best, "tried": {name: found["agreement"] for name, found in tried.items()}, **tried[best]}
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:
-        """Train one model of the chosen family for each sample. Returns files in the format of that family."""
+        """Train one model of the chosen family for each sample; returns model files in the format of the family."""
         return self.families(records)[tuned["family"]].make(records, samples, tuned["recipe"])
 
     def _try(self, recipe: Recipe, records: Records, pilots: Sequence[Sample]) -> Tuned:

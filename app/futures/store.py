@@ -47,13 +47,13 @@ ADVICE = (
 
 
 class Part(BaseModel):
-    """Base of the records that are kept as JSON files."""
+    """Base of the pydantic models that are kept as JSON files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class FutureManifest(Part):
-    """The fields of a future model's manifest that may differ from those of today's model."""
+    """The fields of a manifest in which future models may differ from today's model."""
 
     artifact: Artifact
     input: Input
@@ -63,7 +63,7 @@ class FutureManifest(Part):
 
     @classmethod
     def of(cls, manifest: Manifest) -> "FutureManifest":
-        """The fields of a future model's manifest that can differ from those of today's model."""
+        """Take from a future model's manifest the fields in which it may differ from today's model."""
         return cls(
             artifact=manifest.file,
             input=manifest.input,
@@ -73,12 +73,12 @@ class FutureManifest(Part):
         )
 
     def manifest(self, own: Manifest) -> Manifest:
-        """The manifest of a future model: that of today's model (`own`), with these fields replaced."""
+        """The manifest of a future model: `own`, the manifest of today's model, with these fields replaced."""
         return own.model_copy(update={name: getattr(self, name) for name in type(self).model_fields})
 
 
 class SetRecord(Part):
-    """The size and files of one set of future models: for searches, held back, or stressed."""
+    """The number of models in one set of future models, and the files that hold them."""
 
     models: int
     dropped: int
@@ -91,7 +91,7 @@ class SetRecord(Part):
 
 
 class FuturesRecord(Part):
-    """Contents of ``futures.json``."""
+    """What is known about the future models of a version; the contents of ``futures.json``."""
 
     schema_version: Literal[1] = 1
     created_at: AwareDatetime
@@ -141,7 +141,7 @@ class FuturesRecord(Part):
 
     @property
     def sets(self) -> "dict[SetName, SetRecord]":
-        """The record of each set that is kept, by the name of the set."""
+        """The record of each set of future models, by the name of the set."""
         found: dict[SetName, SetRecord] = {"search": self.search, "held_back": self.held_back}
         if self.stressed_search is not None and self.stressed is not None:
             found |= {"stressed_search": self.stressed_search, "stressed": self.stressed}
@@ -149,7 +149,7 @@ class FuturesRecord(Part):
 
     @property
     def likeness(self) -> Likeness | None:
-        """Whether today's model is `alike` the future models or `differs`; None where they were not compared."""
+        """Whether today's model is `alike` the future models, or `differs` from them; None if they were not compared."""
         return None if self.rank is None else "differs" if self.rank <= SIGNIFICANCE else "alike"
 
     @property
@@ -159,7 +159,10 @@ class FuturesRecord(Part):
 
 
 def can_have_futures(model: RegisteredModel) -> bool:
-    """Whether a server may make future models of a version unasked: it has a label, wants them and is trusted."""
+    """Whether a server may make future models of a version that nobody asked for.
+
+    It may if the version has a label, its manifest wants future models, and its files are trusted.
+    """
     manifest = model.manifest
     return manifest.label is not None and manifest.futures.source != "none" and not model.distrusted
 
@@ -174,8 +177,8 @@ READY = (
 def status(model: RegisteredModel) -> Json:
     """What is known about the future models of a version, without loading any.
 
-    ``status`` is ``none``, ``pending``, ``ready`` or ``failed``; ``detail`` says why it failed. Models that are
-    ready stay so while others are made, and where making these fails.
+    ``status`` is ``none``, ``pending``, ``ready`` or ``failed``; ``detail`` says why the last rehearsal failed. It
+    stays ``ready`` while models that can be used exist, even if others are being made or their rehearsal fails.
     """
     found = _found(model)
     if found is not None and not _damage(model, found):
@@ -214,7 +217,7 @@ def _may_exist(path: Path) -> bool:
 
 
 def failure(model: RegisteredModel) -> str | None:
-    """Why the last rehearsal of a version failed; None if it succeeded or runs again."""
+    """Why the last rehearsal of a version failed; None if it succeeded, or has begun again."""
     try:
         content = read_regular(model.directory / PARTIAL / FAILED)
         return Failure.model_validate_json(content).detail
@@ -223,13 +226,13 @@ def failure(model: RegisteredModel) -> str | None:
 
 
 class Failure(Part):
-    """Contents of ``failed.json``."""
+    """Why a rehearsal failed; the contents of ``failed.json``."""
 
     detail: str
 
 
 def read_record(directory: Path) -> FuturesRecord | None:
-    """The content of a version's ``futures.json``; None where that is absent or damaged."""
+    """Read a version's ``futures.json``; None where this file is absent or damaged."""
     found = stamp(directory / FUTURES / RECORD)
     return None if found is None else _read(directory, found)
 
@@ -265,10 +268,10 @@ def _damage(model: RegisteredModel, record: FuturesRecord) -> bool:
 
 
 def load_futures(model: RegisteredModel) -> Futures | None:
-    """The future models of a version; None where there are none, or none that can be used, which is logged.
+    """The future models of a version; None where it has none that can be used, and the log then says why.
 
-    Loaded models are kept in memory until ``futures.json`` changes, so every question can call this. Their correction
-    is the one in ``calibration.json`` now.
+    Loaded models stay in memory until ``futures.json`` changes, so every question can call this. Shares of these models
+    are corrected by the version's present ``calibration.json``.
     """
     found = stamp(model.directory / FUTURES / RECORD)
     futures = None
@@ -331,7 +334,12 @@ def _set(model: RegisteredModel, record: FuturesRecord, name: SetName, found: Se
 def open_set(
     model: RegisteredModel, kind: Kind, stack: str, count: int, directory: Path, files: Mapping[str, bytes]
 ) -> FutureModels:
-    """Open `count` packed future models, whose files lie in `directory`. Raises `ModelRefused`."""
+    """Open a set of `count` packed future models, whose `files` lie in `directory`.
+
+    Raises
+    ------
+    ModelRefused : a file is not a model of this kind
+    """
     return FutureModels(
         space=model.space, columns=model.columns, count=count,
         score_all=STACKS[stack].open(kind, directory, files), input=kind.manifest.input,

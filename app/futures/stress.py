@@ -37,7 +37,7 @@ COLUMNS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stressed:
-    """A stress, and the probability with which it draws each record."""
+    """A stress, and at each strength the probability with which it draws each record."""
 
     stress: Stress
     weights: Float[np.ndarray, "t n"]
@@ -47,19 +47,18 @@ class Stressed:
 def stressed_records(
     model: LoadedModel, records: Records, path: Path, chosen: str | Sequence[Stress], most: int
 ) -> list[Stressed]:
-    """The stresses to rehearse, each with its weights at all `STRENGTHS`.
+    """The stresses to rehearse, each with the probabilities of records at all `STRENGTHS`.
 
     Parameters
     ----------
-    path : CSV that the records come from
-    chosen : `auto`, `none`, or the stresses
-    most : largest number of stresses, of which the first are kept; `auto` omits those that leave too few records of a
-        label
+    path : CSV that has the records
+    chosen : `auto`, `none`, or a list of stresses; `auto` leaves out stresses that draw too few records of one label
+    most : largest number of stresses; the first ones are kept
 
     Raises
     ------
-    RehearsalFailed : the column of a stress does not exist, has no order, or holds a single value; or a stress of
-        `chosen` leaves too few records of a label
+    RehearsalFailed : the column of a stress does not exist, has no order, or holds a single value; or a listed stress
+        draws too few records of one label
     """
     found: list[Stressed] = []
     if chosen == "none":
@@ -112,9 +111,10 @@ def _leading(model: LoadedModel) -> list[str]:
 
 
 def columns(features: Sequence[Feature], header: Sequence[str]) -> list[str]:
-    """Names of the columns that a stress can be along: no unordered categories, and no names that occur twice.
+    """Names of the columns along which a stress can shift the records.
 
-    Columns that are no feature are included; only reading them shows whether they hold numbers or dates.
+    Left out are features without an order of categories, and names that `header` has twice. Columns of the CSV that are
+    no features are included; only reading them shows whether they hold numbers or dates.
     """
     names = {feature.name for feature in features}
     ordered = [feature.name for feature in features if feature.type is not FeatureType.CATEGORICAL]
@@ -128,8 +128,8 @@ def weights(
 
     Parameters
     ----------
-    path : CSV that the records come from
-    strength : in (0, 1]
+    path : CSV that has the records
+    strength : how far the stress goes, in (0, 1]
 
     Raises
     ------
@@ -154,7 +154,7 @@ def _tilt(strength: float) -> float:
 
 
 def ranks(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """Share of values below each value, equal ones counted half; 0.5 for NaN."""
+    """For each value, the share of values below it plus half the share of equal values; 0.5 for NaN."""
     low, high = _places(values)
     return np.asarray((low + high) / 2.0)
 
@@ -178,11 +178,12 @@ def _places(values: Float[np.ndarray, "n"]) -> tuple[Float[np.ndarray, "n"], Flo
 def along(
     features: Sequence[Feature], rows_raw: Float[np.ndarray, "n p"], path: Path, column: str
 ) -> Float[np.ndarray, "n"]:
-    """The values of a column as numbers in its order; NaN for values without a place in the order.
+    """The values of a column as numbers that keep the column's order; NaN for values without a place in it.
 
     Parameters
     ----------
-    rows_raw : the records of the CSV at `path`
+    path : CSV that has the records
+    rows_raw : the same records as raw rows
 
     Raises
     ------

@@ -20,11 +20,12 @@ LEAST = 4
 
 
 class SuppliedRecipe(RecipeOfOneManifest):
-    """Takes existing model files from a folder, except that of the registered model.
+    """Takes future models from a folder of existing model files, without the file of the registered model.
 
     Raises
     ------
-    RehearsalFailed : the folder has too few models, or a version in it encodes features otherwise
+    RehearsalFailed : the folder has too few models, or a version in it encodes features otherwise than the registered
+        one
     """
 
     name = "supplied"
@@ -35,7 +36,7 @@ class SuppliedRecipe(RecipeOfOneManifest):
         self.paths = _found(model, folder)
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:  # noqa: ARG002
-        """Read one model file of the folder for each sample. Nothing is trained."""
+        """Read one model file of the folder for each sample; nothing is trained."""
         try:
             return [self.paths[sample.index].read_bytes() for sample in samples]
         except OSError as error:

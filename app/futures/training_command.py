@@ -40,12 +40,12 @@ LARGEST = 2 << 30
 
 
 class CommandRecipe(RecipeOfOneManifest):
-    """Trains each future model by running the operator's training command.
+    """Trains each future model with a command of the operator.
 
     Parameters
     ----------
     command : contains ``{data}`` and ``{directory}``, and may contain ``{seed}``
-    data : CSV that bootstraps are drawn from; its rows are those of the `records` that `make` is given
+    data : CSV of the records that `make` is given, row by row; each run of the command gets a bootstrap of its rows
     timeout_s : seconds for training one model
     """
 
@@ -60,7 +60,7 @@ class CommandRecipe(RecipeOfOneManifest):
         self._table: Table | None = None
 
     def make(self, records: Records, samples: Sequence[Sample], tuned: Tuned) -> list[bytes]:  # noqa: ARG002
-        """Run the command once for each sample. Returns the model files that it leaves."""
+        """Run the command once for each sample; returns the model file that each run leaves."""
         return [self._made(sample) for sample in samples]
 
     def _made(self, sample: Sample) -> bytes:
@@ -93,7 +93,7 @@ class CommandRecipe(RecipeOfOneManifest):
 
 
 def command_words(command: str) -> list[str]:
-    """Split a training command into words.
+    """Split a training command into words, as a shell does.
 
     Raises
     ------
@@ -116,7 +116,12 @@ def _filled(word: str, values: dict[str, str]) -> str:
 
 
 def run(words: Sequence[str], timeout_s: float, subject: str) -> bytes:
-    """Run a program and end its process group. Returns the end of what it wrote to standard error.
+    """Run a program, then end its process group; returns the end of what the program wrote to standard error.
+
+    Parameters
+    ----------
+    words : the program and its arguments
+    subject : names the program in error messages
 
     Raises
     ------
@@ -159,7 +164,7 @@ class _End:
         self._thread.start()
 
     def bytes(self) -> bytes:
-        """The end of what came through the pipe; waits at most `PATIENCE_S` seconds for the pipe to close."""
+        """The last bytes that came through the pipe; waits at most `PATIENCE_S` seconds for the pipe to close."""
         # A process that left its group may hold the pipe open.
         self._thread.join(PATIENCE_S)
         return self._last

@@ -15,26 +15,26 @@ from app.registry.version import RegisteredModel
 
 
 def begin(model: RegisteredModel) -> None:
-    """Mark that the future models of a version are being made, before any process makes them."""
+    """Mark, before any process begins, that the future models of a version are being made."""
     (model.directory / PARTIAL).mkdir(exist_ok=True)
     (model.directory / PARTIAL / FAILED).unlink(missing_ok=True)
 
 
 def abandon(model: RegisteredModel) -> None:
-    """Take back the mark that future models are being made, unless something has been made since."""
+    """Take back the mark that `begin` left, unless a rehearsal has written something since."""
     with suppress(OSError):
         (model.directory / PARTIAL).rmdir()
 
 
 def give_up(model: RegisteredModel, sentence: str) -> None:
-    """Note why a rehearsal ended, unless it has noted a reason itself; models already made are kept."""
+    """Note why a rehearsal ended, unless the rehearsal itself has noted a reason; models already made are kept."""
     partial = model.directory / PARTIAL
     if partial.exists() and failure(model) is None:
         noted(partial, RehearsalFailed(sentence))
 
 
 def noted(partial: Path, error: RecourseError) -> RecourseError:
-    """Note an error in the directory of an unfinished rehearsal, and return it."""
+    """Write an error to the directory of an unfinished rehearsal, and return the error."""
     try:
         partial.mkdir(exist_ok=True)
         write_atomic(partial / FAILED, Failure(detail=error.sentence).model_dump_json().encode())
@@ -45,7 +45,13 @@ def noted(partial: Path, error: RecourseError) -> RecourseError:
 
 @contextmanager
 def alone(model: RegisteredModel) -> Iterator[None]:
-    """Keep other processes from making future models of the same version, inside this context."""
+    """Context in which no other process can make future models of the version.
+
+    Raises
+    ------
+    ModelUnusable : the directory of the version cannot be opened
+    RehearsalRunning : another process is making them
+    """
     try:
         descriptor = os.open(model.directory, os.O_RDONLY)
     except OSError as error:
