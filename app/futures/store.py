@@ -149,7 +149,7 @@ class FuturesRecord(Part):
 
     @property
     def likeness(self) -> Likeness | None:
-        """Whether today's model is `alike` the future models, or `differs` from them; None if they were not compared."""
+        """Whether today's model is `alike` the future models, or `differs` from them; None without a comparison."""
         return None if self.rank is None else "differs" if self.rank <= SIGNIFICANCE else "alike"
 
     @property
