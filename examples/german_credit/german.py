@@ -17,6 +17,8 @@ from app.recourse.features import (
     FeatureSpace,
     FeatureType,
     ReasonWords,
+    Sentence,
+    Takes,
     Words,
     parse_column,
 )
@@ -198,8 +200,8 @@ FEATURES = {"all": ALL, "four": FOUR}
 """The two schemas, as `train.py --features` names them."""
 
 FIXED = {
-    "credit_history", "purpose", "employment_duration", "present_residence", "property", "age", "housing",
-    "number_credits", "job", "people_liable",
+    "credit_history", "purpose", "employment_duration", "installment_rate", "present_residence", "property", "age",
+    "housing", "number_credits", "job", "people_liable",
 }  # fmt: skip
 """What the papers let a person change, and no lender would advise to."""
 
@@ -210,13 +212,43 @@ ADVISED = {
 """Categories that a lender would advise; the data call "no checking account" and "none" the best."""
 
 
+TAKES = {"status": 1, "savings": 3, "other_installment_plans": 3}
+"""Months of a change."""
+
+SENTENCES: dict[str, tuple[Sentence, Sentence]] = {
+    "status": (
+        Sentence(to={"A12": "Keep your checking account at 0 DM or more",
+                     "A13": "Keep 200 DM or more in your checking account, or show a year of salary paid into it"}),
+        Sentence(to={"A12": "Das Girokonto bei 0 DM oder mehr halten",
+                     "A13": "200 DM oder mehr auf dem Girokonto halten, oder dort ein Jahr Gehalt nachweisen"}),
+    ),
+    "duration": (Sentence(any="Repay over {to} instead of {from}"),
+                 Sentence(any="Über {to} statt über {from} zurückzahlen")),
+    "amount": (Sentence(decrease="Ask for a smaller loan: {to} instead of {from}"),
+               Sentence(decrease="Einen kleineren Kredit beantragen: {to} statt {from}")),
+    "savings": (Sentence(any="Have savings of {to}"), Sentence(any="Ersparnisse haben: {to}")),
+    "other_debtors": (Sentence(to={"A102": "Find a co-applicant", "A103": "Find a guarantor"}),
+                      Sentence(to={"A102": "Gemeinsam mit jemandem beantragen", "A103": "Jemanden finden, der bürgt"})),
+    "other_installment_plans": (Sentence(to={"A143": "Pay off your other instalment plans"}),
+                                Sentence(to={"A143": "Andere Ratenkredite abbezahlen"})),
+    "telephone": (Sentence(to={"A192": "Have a telephone in your own name"}),
+                  Sentence(to={"A192": "Einen Telefonanschluss auf den eigenen Namen haben"})),
+}  # fmt: skip
+"""Advice as people say it, in English and German."""
+
+
 def for_applicants(space: FeatureSpace) -> FeatureSpace:
     """The same columns with what a lender would advise, where the schema has what the papers search."""
 
     def advised(feature: Feature) -> Feature:
         if feature.name in FIXED:
             return replace(feature, change=Change.NONE)
-        return replace(feature, advice=Advice(categories=ADVISED.get(feature.name)))
+        english, german = SENTENCES.get(feature.name, (Sentence(), Sentence()))
+        return replace(
+            feature, advice=Advice(categories=ADVISED.get(feature.name)), sentence=english,
+            takes=Takes(months=TAKES.get(feature.name, 0)),
+            words={"de": replace(feature.words["de"], sentence=german)},
+        )  # fmt: skip
 
     return FeatureSpace([advised(feature) for feature in space.schema])
 
