@@ -14,7 +14,7 @@ from app.recourse.answer_part import FULL
 
 
 class Described(BaseModel):
-    """Part of an answer."""
+    """Base of the schemas of answers and of parts of answers."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 

@@ -66,7 +66,7 @@ async def page(service: Service, kind: str, result: Any, limit: int = MOST_LISTE
 
 
 async def lines(service: Service, kind: str, result: Any) -> bytes:
-    """The result of a job as NDJSON: one line for everything but the result's list, then one line for each entry of it.
+    """The result of a job as NDJSON: a line for everything but its list, then a line for each entry of the list.
 
     `kind` is the kind of the job.
     """

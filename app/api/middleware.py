@@ -165,11 +165,10 @@ class HeadLimit:
 
 
 class EarlyAnswers:
-    """Reads the rest of a body slowly where the response is sent before the whole body has arrived, then closes.
+    """Where a response is sent before the whole body has arrived, reads the rest slowly, then closes the connection.
 
-    Reading stops after `LINGER_S` seconds, and the connection is closed. Without this class, the server would read the
-    rest as fast as it arrives. If nobody read the rest, the connection would be reset, and the client might not see the
-    response.
+    Reading stops after `LINGER_S` seconds. Without this class, the server would read the rest as fast as it arrives. If
+    nobody read the rest, the connection would be reset, and the client might not see the response.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -49,7 +49,7 @@ Request = TypeVar("Request", bound="Strict")
 
 
 class Strict(BaseModel):
-    """A part of a request."""
+    """Base of the schemas of requests and of parts of requests; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True, use_attribute_docstrings=True)
 

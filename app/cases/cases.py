@@ -120,7 +120,7 @@ class Cases:
         return await self._recorded(Kind.SENT, letter, status=letter.channel.value)
 
     async def letter(self, recourse_id: str, letter_id: str) -> Json:
-        """The recorded letter about a recourse that has the id `letter_id`, as JSON.
+        """The recorded letter that has the id `letter_id`, as JSON; it is about the recourse `recourse_id`.
 
         Raises `UnknownRecourse` also where there is no such letter.
         """

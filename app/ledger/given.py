@@ -246,7 +246,7 @@ class GivenRecourse:
         return [(job, audits.summary(heads[job.id]) if job.id in heads else None) for job in found]
 
     async def forget(self, records: Sequence[Record]) -> None:
-        """Erase these recourses from the jobs that hold their personal data as well."""
+        """Erase the recourses `records` from the jobs that also hold personal data of these recourses."""
         for record in records:
             if (kept := record.personal_data) is not None:
                 for job in (kept.job, _pending(json.loads(kept.answer))):

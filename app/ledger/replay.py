@@ -20,8 +20,8 @@ REPLAY_S = 60.0
 def replay(store: Store, record: Record, plan_s: float) -> list[str]:
     """Compute the answer to a stored request again, and list the fields in which it differs from the stored answer.
 
-    Ids and times are not compared, nor which promises later versions kept. An answer that depended on a deadline, or on
-    other versions of the model, may differ.
+    Ids, times and durations are not compared, nor what an answer says about promises that later versions kept. An
+    answer that depended on a deadline, or on other versions of the model, may differ.
 
     Parameters
     ----------

@@ -14,8 +14,8 @@ async def sweep(settings: Settings, *, trust_clock: bool) -> int | None:
 
     Parameters
     ----------
-    trust_clock : whether to rely on the clock even so, and delete old jobs as well; a service that does not trust its
-        clock yet keeps old jobs
+    trust_clock : whether to rely on the clock even if it is doubted, and delete old jobs as well; a running service
+        keeps old jobs while its clock is doubted
     """
     async with opened(settings) as service:
         erased = await service.ledger.sweep(trust_clock=trust_clock)

@@ -72,7 +72,7 @@ class Spoken:
     def gaps(self, languages: Mapping[str, Language]) -> Iterator[str]:
         """Sentences about words that the manifest lacks: one for each language in which letters could lack words.
 
-        A letter is taken to state all values of all features.
+        This assumes letters that state all values of all features.
         """
         pairs = [(one, level) for one in self.features if _is_told(one)
                  for level in (None, *(one.special if one.is_number else one.levels))]  # fmt: skip

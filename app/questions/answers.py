@@ -255,7 +255,7 @@ class PlanValidity(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(AnswerPart):
-    """All counterfactuals together."""
+    """The counterfactuals as a plan, judged together."""
 
     validity: PlanValidity
     """Joint bounds of all members."""
@@ -395,7 +395,7 @@ def changes_of(
 def plan_answer(plan: PlanCertificate | None) -> Plan | None:
     """The part of an answer about a plan, with bounds on the probability that a model accepts every member.
 
-    None without a plan.
+    None where `plan` is None.
     """
     if plan is None:
         return None

@@ -42,7 +42,10 @@ AnyRow = Annotated[Any, AsRow(BatchRow)]
 
 
 class BatchCommon(RecourseQuestion, SeveralWays):
-    """What the applicants of a batch have in common; row `i`, from 0, has the seed `seed + i` (0 follows 2^53 - 1)."""
+    """What the applicants of a batch have in common.
+
+    Row `i`, counted from 0, has the seed `seed + i`; after 2^53 - 1, seeds continue at 0.
+    """
 
     store: StrictBool = True
     """Keep questions and answers in the ledger, as with a single request. If false, only the job has them."""

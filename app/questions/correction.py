@@ -38,7 +38,7 @@ class CorrectionQuestion(ValidityQuestion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberCorrection(AnswerPart):
-    """The outcome of one member."""
+    """The outcome of correcting one member."""
 
     changed: bool
     """Whether the record differs from the one in the request."""

@@ -169,7 +169,8 @@ class SeveralWays(Strict):
     def counted(self, question: Question, method: BaseModel) -> Question:
         """The question with the `count` of the request: how many ways are sought, or how many members the plan has.
 
-        `method` is the method of the request. Raises `InvalidRequest` where it states another number of members.
+        `method` is the method of the request. Raises `InvalidRequest` where the method states another number of
+        members.
         """
         if self.count is None:
             return question

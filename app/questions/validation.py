@@ -24,7 +24,7 @@ Check = Callable[[], Any]
 def all_or_faults(*checks: Check) -> list[Any]:
     """The results of all checks, in order.
 
-    Raises one `InvalidRequest` if checks fail; it has the faults of every check that fails.
+    Raises one `InvalidRequest` if checks fail; this error has the faults of every check that fails.
     """
     results, faulty = [], []
     for check in checks:
@@ -87,7 +87,7 @@ def _check_terms(model: RegisteredModel, better: Mapping[str, Better]) -> None:
 
 
 def check_futures(model: RegisteredModel, pointer: str) -> None:
-    """Raise `InvalidRequest` at the pointer for a model without future models."""
+    """Raise `InvalidRequest` if the model has no future models; `pointer` leads to what asks for them."""
     found = status(model)
     if found["status"] != "ready":
         state = {"pending": "they are still being made", "failed": f"making them failed: {found['detail']}"}

@@ -43,7 +43,7 @@ static = GZipMiddleware(RevalidatedFiles(directory=str(FILES)))
 
 @router.get("/workbench", name="workbench")
 async def workbench(request: Request) -> HTMLResponse:
-    """The workbench page; it has its own content security policy, and is compressed as its files are."""
+    """The workbench page, with its own content security policy; like the files of the page, it is compressed."""
     page = (FILES / "page.html").read_bytes()
     headers = {"Content-Security-Policy": POLICY, "Vary": "Accept-Encoding"}
     if "gzip" not in request.headers.get("accept-encoding", ""):
