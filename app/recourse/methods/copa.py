@@ -94,7 +94,7 @@ class Margin:
 
     @classmethod
     def under(cls, moments: WeightMoments, weight: float) -> "Margin":
-        """The margin for retrained models with these moments; `weight` is its weight in the objective."""
+        """The `Margin` for retrained models with the given moments; `weight` is its weight in the objective."""
         covariance = moments.root @ moments.root.T + LEAST_DEVIATION**2 * np.eye(len(moments.mean))
         return cls(moments.mean, covariance, weight)
 
@@ -144,7 +144,7 @@ class Guarantee:
 
     @classmethod
     def under(cls, moments: WeightMoments, radius: float, weight: float) -> "Guarantee":
-        """The guarantee for retrained models with these moments; `weight` is its weight in the objective.
+        """The `Guarantee` for retrained models with the given moments; `weight` is its weight in the objective.
 
         The root of the covariance is replaced by one with no more columns than rows, which gives the same bounds.
         """

@@ -41,8 +41,8 @@ class _Spent(Wrapped):
 class Meter:
     """A black box with counters of calls and rows, a deadline, and the budget of a remote model.
 
-    A call of a remote model costs money. So the meter remembers the outputs of small calls, sends no record twice, and
-    can join the calls of several computations (`together`).
+    A call of a remote model costs money. So the meter remembers the outputs of small calls and does not ask for them
+    again, and it can join the calls of several computations (`together`).
 
     Parameters
     ----------

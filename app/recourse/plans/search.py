@@ -137,7 +137,7 @@ class PlanSearch:
     def further(
         self, plan_raw: Float[np.ndarray, "j p"], extra_margins: Float[np.ndarray, "k"]
     ) -> Float[np.ndarray, "n p"]:
-        """Replacements: for each extra margin, the members that single moves bring so far into the favourable side."""
+        """Replacements: for each extra margin, the members that could be moved beyond the half-spaces by so much."""
         rows = [plan_raw[:0]]
         for extra in extra_margins.tolist():
             if self._late():

@@ -175,12 +175,14 @@ def upper_program(
     radius: float,
     deadline: float,
 ) -> Bracketed:
-    """The upper bound on joint validity, ``sup Q(theta.x_j >= 0 for all j)``, by its dual.
+    """The upper bound on joint validity, ``sup Q(theta.x_j >= 0 for all j)``, computed from the dual program.
 
-    This is theorem 2.3 of Bui, Nguyen, Nguyen (2022). In the paper, ``q`` and the matrix ``Q`` of the dual cancel
-    nearly all of ``gamma (|mean|^2 + Tr covariance)``, which grows without bound as the radius falls to 0. In the code,
-    `q` stands for ``q`` minus ``gamma |mean|^2 + 2 mean.z + mean'Z mean``, and `Q` for ``Q`` minus ``gamma covariance +
-    root Z root``.
+    This is theorem 2.3 of Bui, Nguyen, Nguyen (2022), with two variables shifted. The paper's variables ``q`` and ``Q``
+    nearly cancel a term that grows without bound as the radius falls to 0. So the variables `q` and `Q` of this
+    function are the paper's ones minus that term:
+
+    * ``q - (gamma |mean|^2 + 2 mean.z + mean'Z mean)``
+    * ``Q - (gamma covariance + root Z root)``
     """
     r = len(mean)
     values, vectors = np.linalg.eigh(covariance)

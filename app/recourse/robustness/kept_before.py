@@ -16,7 +16,8 @@ def kept_before(
 ) -> KeptBefore | None:
     """What share of similar earlier promises later models kept; None if the backtest has no similar answers.
 
-    Similar answers asked for the largest share that is at most `asked`; or for no share, if `asked` is None.
+    Of the earlier answers that asked for at most the share `asked`, those that asked for the largest share are similar.
+    If `asked` is None, those that asked for no share are similar.
 
     Parameters
     ----------

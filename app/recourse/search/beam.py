@@ -11,7 +11,7 @@ WIDTH = 24
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """Several moves of different features from one base record, and the scores they would have if gains added up."""
+    """Several moves of different features from one base record, with estimated scores, as if their gains added up."""
 
     scores: Float[np.ndarray, "m"]
     cost: float
@@ -21,7 +21,10 @@ class Combination:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """Every combination of a beam with one more move each; flat arrays, combination by combination."""
+    """All combinations of a beam, each extended by every possible move.
+
+    Each array has one entry per extended combination; those that extend the same combination are next to each other.
+    """
 
     beam: list[Combination]
     scores: Float[np.ndarray, "b m"]
@@ -39,7 +42,7 @@ class Expansion:
         counted: Int[np.ndarray, "n"],
         touched: Bool[np.ndarray, "n p"],
     ) -> "Expansion":
-        """Every combination of a beam with every move added.
+        """All combinations of `beam`, each extended by every move.
 
         Parameters
         ----------

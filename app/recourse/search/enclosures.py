@@ -154,8 +154,8 @@ class Quotients:
     Parameters
     ----------
     known : the quotient of each name in the expression
-    of_level : a function that takes the name of a category and one number per level, and returns the quotient of the
-        number that belongs to the category's level
+    of_level : a function that takes a category's name and the number of each of its levels; it returns the number of
+        the level that the category has, as a quotient
     """
 
     known: dict[str, Quotient]

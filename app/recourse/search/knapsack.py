@@ -57,7 +57,7 @@ class Knapsack:
     def open(self) -> "list[_Share]":
         """For each item, while it is undecided whether it moves: the gain and cost that it can add.
 
-        The price that a move pays for the cap is not included; the caller adds it.
+        The price of using one of the moves that the cap allows is not included; the caller adds it.
         """
         items = enumerate(self.items)
         return [(item.cost / item.gain, k, _State.OPEN, item.most_gain, item.most_cost, 1) for k, item in items]

@@ -126,7 +126,7 @@ class Parts:
 
         Parameters
         ----------
-        known : whether a cut of the comparison is known; if not, a range with both signs is divided at 0
+        known : whether a cut of the comparison is known; if not, a range that contains both signs is divided at 0
         """
         step, width = float(self.actions.step_raw[j]), high - low
         at = min(max(at, low), high)

@@ -71,9 +71,9 @@ class SamplerParams(InputPart):
 
         Where `radius_fraction` is not given, the radius of a smooth model depends on the number of encoded columns: in
         many dimensions, a small ball holds only points near the boundary, and the radius of an ambiguity set has no
-        effect. For any other model, which decides in steps, the next boundary is near. So its radius is about the
-        median distance between neighbouring records or, where records are dense, a share of the median distance between
-        any two records.
+        effect. Any other model decides in steps, so the next boundary is near. Its radius is half the median distance
+        of a record to the nearest other record, or a tenth of the median distance between two records, whichever is
+        larger.
 
         Parameters
         ----------
