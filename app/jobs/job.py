@@ -78,7 +78,7 @@ class Job:
 
     @property
     def outcome(self) -> str:
-        """`succeeded`, or the code of the error with which the job ended; cancelling has such a code as well."""
+        """`succeeded`, or the code of the error with which the job ended; a cancelled job has such a code, too."""
         if self.status is JobStatus.CANCELLED:
             return JobCancelled.code
         return self.status.value if self.error is None else self.error.code

@@ -73,7 +73,7 @@ def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
 
 
 def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> Json:
-    """The result of an audit: how many promises of a model another version of it keeps."""
+    """The result of an audit: how many promises of a model another version of the model keeps."""
     # Most children never audit, so they need no database.
     from app.ledger.audits import audit
 
@@ -84,8 +84,8 @@ def audit_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
 def comparison_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
     """One result line for each row of a comparison of versions.
 
-    If the payload has ``lines`` instead of rows, the path of a file with the lines of all rows, then there is only one
-    line: the result of the whole comparison.
+    Instead of rows, the payload may have ``lines``: the path of a file with the lines of all rows. Then there is one
+    line, which is the result of the whole comparison.
     """
     # Most children never compare.
     from app.portfolio import comparison, comparison_lines
@@ -101,8 +101,8 @@ def comparison_job(store: Store, payload: Json, *, deadline_s: float, progress: 
 def report_job(store: Store, payload: Json, *, deadline_s: float, progress: Progress) -> list[str]:  # noqa: ARG001
     """One result line for each row of a portfolio report.
 
-    If the payload has ``lines`` instead of rows, the path of a file with the lines of all rows, then there is only one
-    line: the whole report.
+    Instead of rows, the payload may have ``lines``: the path of a file with the lines of all rows. Then there is one
+    line, which is the whole report.
     """
     # Most children never report.
     from app.portfolio import report_figures, report_lines

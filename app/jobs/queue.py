@@ -100,7 +100,7 @@ class Queue:
         self.client.cancel_workflows([name_of(job, number) for number in numbers])
 
     def delete(self, job: str, count: int) -> None:
-        """Delete the `count` parts of a job, which are all that it has, from the queue."""
+        """Delete all parts of a job from the queue; `count` is the number of these parts."""
         self.client.delete_workflows([name_of(job, number) for number in range(count)])
 
     def close(self) -> None:
@@ -111,6 +111,6 @@ class Queue:
 def name_of(job: str, number: int) -> str:
     """The id of a part in the queue: the job's id, a colon and the part's number.
 
-    There is no point in it, since in the release before, ids with a point had another meaning.
+    The character `.` is not used, since in the release before, ids with `.` had another meaning.
     """
     return f"{job}:{number}"

@@ -159,7 +159,7 @@ class Records:
         return None if found is None else split(found)
 
     def finish(self, job: str, number: int, refused_rows: int = 0) -> Job | None:
-        """Count a part as finished, whose lines are stored and recorded, and delete its rows.
+        """Count a part as finished, once its lines are stored and recorded, and delete its rows.
 
         Returns the job if it has ended with this part, else None.
 

@@ -76,9 +76,9 @@ def renew_key(
         int, typer.Option(metavar="HOURS", min=0, max=2160, help="Hours for which the secret before works as well.")
     ] = 0,
 ) -> None:
-    """Give a key another secret and print it; within a second running servers refuse the one before.
+    """Give a key another secret and print the key; within a second, running servers refuse the previous secret.
 
-    It keeps its id, its limits, and what it has asked for.
+    The key keeps its id, its limits, and what it has asked for.
     """
     from app.keys.keys import Keys
 

@@ -110,7 +110,7 @@ def may_see(owner: str | None, model_id: str | None) -> bool:
 
 
 def seen_by(key: Key | None) -> Seen:
-    """Which recourse lists show to a caller with this key; None for a caller without a key."""
+    """Which recourse lists show to a caller with this key; `key` is None for a caller without a key."""
     if key is None:
         return Seen(key=None, models=None)
     return Seen(key=None if Scope.EVERYONE in key.scopes else key.id, models=key.models)

@@ -30,7 +30,10 @@ class SpentRows:
         self._insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
 
     def spend(self, rows: Mapping[Spent, int]) -> dict[Spent, int]:
-        """Add `rows` to the stored numbers of records; returns the new sums. Both are by id of the key and day."""
+        """Add `rows` to the stored numbers of records, and return the sums.
+
+        Numbers and sums are by pairs of the key's id and the day.
+        """
         totals = {}
         with changing(self._engine) as connection:
             # In one order, so that two writers never wait for each other.

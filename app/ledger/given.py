@@ -125,9 +125,9 @@ class GivenRecourse:
         return [_listed(one) for one in await self._newest(limit, **which, **seen_by(asking.get()))]
 
     async def export(self, lines: Callable[[Sequence[Json]], bytes], **which: Any) -> AsyncIterator[bytes]:
-        """All recourse that `newest` would find without a limit; each item has `EXPORTED_AT_ONCE` of it.
+        """All recourse that `newest` would find without a limit, in texts of at most `EXPORTED_AT_ONCE` recourses.
 
-        `lines` encodes the recourse of one item.
+        `lines` encodes the recourses of one text.
         """
         # Now, as what follows may be asked for in another context.
         which |= seen_by(asking.get())

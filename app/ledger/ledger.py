@@ -94,7 +94,7 @@ class Ledger:
     def add(self, record: NewRecord) -> Record:
         """Add the record of a letter or review, unless the ledger has one with the same id; returns the stored record.
 
-        Raises `Erased` where the personal data of the recourse is erased that the letter or review is about.
+        Raises `Erased` where the recourse that the letter or review is about has no personal data any more.
         """
         own = RECORDS.where(entries.c.id == record.id, entries.c.kind == record.kind)
         held = sa.select(entries.c.number).select_from(HELD_FROM)
@@ -200,7 +200,9 @@ class Ledger:
     def references(
         self, ids: Sequence[str], *, key: str | None, models: Collection[str] | None
     ) -> dict[str, str | None]:
-        """The clients' references of recourses, by id of the recourse; erased and unseen recourses are left out.
+        """The clients' references of recourses, by id of the recourse.
+
+        Recourses that are erased, or that may not be seen, are left out.
 
         Parameters
         ----------
@@ -248,7 +250,7 @@ class Ledger:
             return connection.scalar(query) or 0
 
     def promises(self, which: Promises) -> Iterator[list[Record]]:
-        """The promises in the selection `which`, in the order of the chain; each item has at most `AT_ONCE`."""
+        """The promises in the selection `which`, in the order of the chain, as lists of at most `AT_ONCE` promises."""
         after = 0
         while True:
             query = RECORDS.where(*_conditions(which), personal_data.c.number.is_not(None), entries.c.number > after)
@@ -262,14 +264,18 @@ class Ledger:
     def newest_found(self, model: str, most: int) -> Iterator[list[Record]]:
         """The newest `most` recourses of all versions of a model that have the status `found` and are not erased.
 
-        They may have expired. They are sorted, newest first; each item has at most `AT_ONCE`.
+        They may have expired. The newest is first; each item is a list of at most `AT_ONCE` recourses.
         """
         return self._newest(most, *_found(model))
 
     def newest_given(self, model: str, *, since: str | None, until: str | None) -> Iterator[list[Record]]:
-        """The recourse that all versions of a model gave in a period, whatever its status, unless it is erased.
+        """The recourses that all versions of a model gave in a period, whatever their status, without erased ones.
 
-        It is sorted, newest first; each item has at most `AT_ONCE`. Times are texts in ISO 8601; None sets no limit.
+        The newest is first; each item is a list of at most `AT_ONCE` recourses.
+
+        Parameters
+        ----------
+        since, until : the recourses were given at `since` or later and before `until`, in ISO 8601; None sets no limit
         """
         return self._newest(sys.maxsize, *_given(model, since, until))
 

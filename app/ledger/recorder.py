@@ -189,9 +189,9 @@ class Recorder:
         return self._clock is not None and self._clock.doubted
 
     def believed_now(self) -> datetime:
-        """The time of this machine's clock, unless that is far ahead of the newest entry.
+        """The time of this machine's clock, unless the clock is far ahead of the newest entry.
 
-        If it is, the newest known time plus the time that has passed since.
+        If the clock is far ahead, the newest known time plus the time that has passed since.
         """
         return datetime.now(UTC) if self._clock is None else self._clock.now()
 

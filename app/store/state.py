@@ -11,7 +11,10 @@ from app.settings import Settings
 
 
 def require_state(settings: Settings) -> None:
-    """Create the state directory, unless PostgreSQL is used. Raises `StateUnusable` if it cannot be written."""
+    """Create the state directory, unless PostgreSQL is used.
+
+    Raises `StateUnusable` if the directory cannot be created or written.
+    """
     if settings.database_url is not None:
         return
     directory = settings.state_dir.absolute()

@@ -10,7 +10,10 @@ ABOUT = "about BIGINT REFERENCES ledger_particulars (number) ON DELETE CASCADE"
 
 
 def upgrade() -> None:
-    """Add a column `about` to two tables; personal data of letters and reviews is deleted with their recourse's."""
+    """Add a column `about` to two tables.
+
+    The personal data of a letter or review is deleted with that of the recourse that it is about.
+    """
     if any(column["name"] == "about" for column in sa.inspect(op.get_bind()).get_columns("ledger_entries")):
         return
     op.add_column("ledger_entries", sa.Column("about", sa.String(40)))
