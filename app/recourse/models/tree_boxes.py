@@ -82,7 +82,7 @@ class Boxes:
         )
 
     def rate(self, X: Float[np.ndarray, "n d"], std: Float[np.ndarray, "d"], cdf: Cdf = ndtr) -> Float[np.ndarray, "n"]:
-        """For each point, the exact probability that independent noise on each column makes it unfavourable.
+        """For each point, the exact probability that independent noise on each column makes the point unfavourable.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class Boxes:
         Notes
         -----
         Theorem 2 of the reference subtracts the sum over favourable boxes from 1. The sum over unfavourable boxes is
-        the same, because the boxes fill the space; and it does not lose a small rate in the rounding of 1.
+        the same, because the boxes fill the space. The latter sum does not lose a small rate in the rounding of 1.
 
         References
         ----------

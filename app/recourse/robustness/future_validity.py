@@ -181,10 +181,10 @@ def given_up(problem: RecourseProblem, found: Sequence[Counterfactual], default:
 
 
 def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> bool:
-    """Whether at least `share` of the future models that serve the search accept a raw row, so that it can be promised.
+    """Whether at least `share` of the future models that take part in searches accept a raw row.
 
-    The held-back models are not asked: if they helped to choose the record, the share of them that accepts it would be
-    too high.
+    If so, the row can be promised. The held-back models are not asked: if they helped to choose the record, too many of
+    them would accept it.
     """
     assert problem.futures is not None
     futures = problem.futures
@@ -322,8 +322,8 @@ def _counted(scores: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n k"]:
 def future_plan_moments(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], scale: float) -> WeightMoments:
     """Mean and covariance of the held-back models, each replaced by a linear model with the same scores on the rows.
 
-    Of all such linear models, the one with the shortest weights is taken. The joint validity of the rows depends on
-    their scores alone.
+    Of all such linear models, the one with the shortest weights is taken. The joint validity of the rows depends only
+    on these scores.
 
     Parameters
     ----------

@@ -179,7 +179,7 @@ def upper_program(
 
     This is theorem 2.3 of Bui, Nguyen, Nguyen (2022), with two variables shifted. The paper's variables ``q`` and ``Q``
     nearly cancel a term that grows without bound as the radius falls to 0. So the variables `q` and `Q` of this
-    function are the paper's ones minus that term:
+    function are the paper's variables minus that term:
 
     * ``q - (gamma |mean|^2 + 2 mean.z + mean'Z mean)``
     * ``Q - (gamma covariance + root Z root)``

@@ -142,9 +142,10 @@ def invalidation_rate_linear(
 ) -> Float[np.ndarray, "n"]:
     """Probability that noise turns a linear decision unfavourable, for each point.
 
-    With Gaussian noise it is ``1 - Phi(f(x) / sqrt(g' diag(std)^2 g))``, where ``f(x)`` is the score and ``g`` its
-    gradient. It is exact for a linear model, and right to first order for a curved one. Without noise it is 0 for a
-    favourable decision and 1 for an unfavourable one. It is 1 if the score or the gradient is NaN.
+    With Gaussian noise this is ``1 - Phi(f(x) / sqrt(g' diag(std)^2 g))``, where ``f(x)`` is the score and ``g`` the
+    gradient of the score. The result is exact for a linear model, and right to first order for a curved one. Without
+    noise, the result is 0 for a favourable decision and 1 for an unfavourable one. If the score or the gradient is NaN,
+    the result is 1.
     """
     scaled = gradients * std
     spread = np.sqrt((scaled**2).sum(axis=1))
@@ -215,9 +216,9 @@ def invalidation_bound(
 ) -> Float[np.ndarray, "n"]:
     """An upper bound on `invalidation_rate_linear` that does not need the score of the counterfactual.
 
-    This is proposition 4 of Pawelczyk et al. (2023), in coordinates where the noise has standard deviation 1. As in the
-    proof, and unlike the proposition, its constant contains ``|f(x0)| / |grad f(x)|``. Columns without noise contribute
-    their exact part of the score.
+    This is proposition 4 of Pawelczyk et al. (2023), in coordinates where the noise has standard deviation 1. The
+    constant of the bound contains ``|f(x0)| / |grad f(x)|``, as in the paper's proof and unlike the proposition.
+    Columns without noise contribute exactly what they add to the score.
 
     Parameters
     ----------

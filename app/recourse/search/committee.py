@@ -74,11 +74,12 @@ class CommitteeSearch:
     share : least share of the future models that must accept, in (0, 1]
     own_margin : least score that today's model must give
     plain : a count: `share` concerns the first `plain` future models only. Where absent, it concerns all of them
-    bell : whether the scores of one record by several models follow a bell curve, so that their mean tells more than
-        their signs. If so, a stress is also withstood where the mean score of its models, in standard deviations of the
-        plain models' scores, is as high as a bell curve needs for the same share above 0
-    sure : a share below `share` and a number, read only with `bell`. A record also passes if this share of the plain
-        models accepts it and their mean score is at least that number of their standard deviations above 0
+    bell : whether the scores that several models give one record are taken to follow a bell curve. If so, a stress
+        is also withstood where the mean score of its models is high enough: a bell curve with this mean, and with
+        the standard deviation of the plain models' scores, has the asked share above 0
+    sure : a pair of a share below `share` and a number, read only with `bell`. A record also passes if this share
+        of the plain models accepts the record, and the mean of the plain models' scores is at least that number of
+        standard deviations above 0
     stressed : one pair for each stress: the score columns of its models, and how many of these models must accept
     cost : a function from raw rows to costs that are sums over features; it guides the search. Where absent, the action
         set's cost

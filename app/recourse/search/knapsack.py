@@ -46,7 +46,7 @@ class Knapsack:
 
     @cached_property
     def moving(self) -> "list[_Share]":
-        """For each item, if it is decided that it moves: the gain and cost that it can add beyond its first move."""
+        """Gain and cost that each item can add beyond its first move, once it is decided that the item moves."""
         shares: list[_Share] = []
         for k, item in enumerate(self.items):
             gain = max(item.most_gain - item.first * item.gain, 0.0)
@@ -55,7 +55,7 @@ class Knapsack:
 
     @cached_property
     def open(self) -> "list[_Share]":
-        """For each item, while it is undecided whether it moves: the gain and cost that it can add.
+        """Gain and cost that each item can add while it is undecided whether the item moves.
 
         The price of using one of the moves that the cap allows is not included; the caller adds it.
         """

@@ -232,11 +232,11 @@ class _TiedBranching(Branching):
 class RulePrices:
     """The best prices of several rules, computed from the optima at the prices that were tried.
 
-    An optimum has a value, which includes no prices, and an excess over the limit of each rule. The value and the
-    excesses of a mixture are the means of those of its optima. So a linear program with one row per rule finds the
-    mixture of least value that keeps every rule. The duals of this program are the prices to try next: there the least
-    of ``value + prices.excess`` over all optima is highest (Dantzig-Wolfe decomposition). The simplex method solves the
-    program from its last basis on, because the program has few rows and grows by one column at a time.
+    An optimum has a value, which includes no prices, and an excess over the limit of each rule. A mixture of optima has
+    their mean value and their mean excesses. So a linear program with one row per rule finds the mixture of least value
+    that keeps every rule. The duals of this program are the prices to try next: they maximise the least ``value +
+    prices.excess`` of all optima (Dantzig-Wolfe decomposition). The simplex method solves the program from its last
+    basis on, because the program has few rows and grows by one column at a time.
 
     Parameters
     ----------

@@ -75,8 +75,8 @@ def other_logit_model(
 ) -> LinearModel:
     """The model `other` as a linear model on its own logit scale, in the encoded space of `problem`.
 
-    The model has the same columns as the problem's model. If it is linear, its weights are read off exactly; else a
-    surrogate of kind `kind` is fitted to the points of `sample`.
+    The model `other` has the same columns as the problem's model. If `other` is linear, its weights are read off
+    exactly; else a surrogate of kind `kind` is fitted to the points of `sample`.
 
     Raises
     ------
