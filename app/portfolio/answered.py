@@ -39,7 +39,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered(AnswerPart):
-    """A version's answer to one person: status, proof, cost and changed features, but no values of features."""
+    """A version's answer to one person: status, proof, cost and names of changed features, without their values."""
 
     status: Literal["found", "not_found"]
     reason: str | None
@@ -60,7 +60,7 @@ class Answered(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A person's question, the result of the search, and what else is known where it found nothing."""
+    """A person's problem, the result of the search, and what is known where the search found nothing."""
 
     problem: RecourseProblem
     found: RecourseResult
@@ -74,23 +74,28 @@ class Asked:
 
     @property
     def row_raw(self) -> Row | None:
-        """The advised raw row, or an accepted one that the search missed; None where neither is known."""
+        """The raw row that the answer advises, or an accepted one that the search missed; None without either."""
         if self.found.counterfactuals:
             return self.found.counterfactuals[0].row_raw
         return None if self.known is None else self.known.row_raw
 
     @property
     def calls(self) -> int:
-        """Number of calls of the model that the search made."""
+        """Number of model calls that the search made."""
         return self.found.diagnostics.model_calls or 0
 
     @property
     def rows(self) -> int:
-        """Number of records that the model was asked about, by the search and for a proof."""
+        """Number of records that the model was asked about, in the search and for a proof."""
         return (self.found.diagnostics.model_rows or 0) + (0 if self.known is None else self.known.asked)
 
     def answered(self, unit: ActionSet) -> Answered:
-        """The answer without values of features; the action set `unit` gives its cost, as spreads differ by version."""
+        """The answer as it is counted, without values of features.
+
+        Parameters
+        ----------
+        unit : action set in whose spreads the cost is measured, since spreads differ by version
+        """
         row_raw, known, verdict = self.row_raw, self.known, self.found.verdict
         best = self.found.counterfactuals[0] if self.found.counterfactuals else None
         changed = () if row_raw is None else unit.changes(row_raw)
@@ -108,9 +113,10 @@ class Asked:
 
 
 def row_raw_of(model: LoadedModel, row: Json) -> Row:
-    """The raw values of a row of a job: of the reference record that it names, or of the applicant that it holds.
+    """The raw row of the person whom a row of a job is about.
 
-    Raises the error that the row holds instead, if any.
+    The row of the job names a reference record, or holds an applicant's record. Where it holds an error instead, this
+    error is raised.
     """
     if "refused" in row:
         raise RecourseError.from_dict(row["refused"])
@@ -121,7 +127,10 @@ def row_raw_of(model: LoadedModel, row: Json) -> Row:
 
 
 def decide(black_box: BlackBox, rows_raw: Mapping[int, Row]) -> dict[int, float | ModelOutputInvalid]:
-    """The score of each raw row, or an error where it is not finite; all rows are scored in one call."""
+    """The score of each raw row, from one call of the model; an error for a score that is not finite.
+
+    Scores have the keys of `rows_raw`.
+    """
     if not rows_raw:
         return {}
     scores = Meter(black_box, float("inf")).score_raw(np.array(list(rows_raw.values()))).tolist()
@@ -129,19 +138,19 @@ def decide(black_box: BlackBox, rows_raw: Mapping[int, Row]) -> dict[int, float 
 
 
 def accepts(black_box: BlackBox, score: float) -> bool:
-    """Whether the model accepts a record with this score."""
+    """Whether the model accepts a record that has this score."""
     return bool(black_box.accepts(np.array([score]))[0])
 
 
 def without_errors(found: Mapping[int, Found | RecourseError], errors: MutableMapping[int, Any]) -> dict[int, Found]:
-    """The entries of `found` that are not errors; the errors are added to `errors`, in place."""
+    """The entries of `found` that are no errors; those that are errors are added to `errors`."""
     errors.update({i: one for i, one in found.items() if isinstance(one, RecourseError)})
     return {i: one for i, one in found.items() if not isinstance(one, RecourseError)}
 
 
 @dataclass(slots=True)
 class Unanswered:
-    """Counts of people for whom the search found nothing; `add` takes each person's `Answered` as plain data."""
+    """Counts of the people for whom the search found nothing, by what is known of them."""
 
     proven: Counter[str] = field(default_factory=Counter)
     """Without recourse, by the kind of proof."""
@@ -151,7 +160,10 @@ class Unanswered:
     late: int = 0
 
     def add(self, one: Json) -> None:
-        """Count one person's `Answered`; recourse that the search found adds to no count but `late`."""
+        """Count one person's `Answered`, given as plain data.
+
+        Where the search found recourse, only a missed deadline is counted.
+        """
         self.late += one["reason"] == Reason.DEADLINE
         if one["status"] == "found":
             self.missed_by_search += one["reason"] is not None
@@ -163,18 +175,19 @@ class Unanswered:
             self.accepted_share_at_most = max(self.accepted_share_at_most or 0.0, one["accepted_share_at_most"])
 
     def warnings(self) -> list[str]:
-        """A sentence with the number of answers that ran out of time; an empty list where none did."""
+        """A list with one sentence, how many answers ran out of time; empty where none did."""
         return [f"{self.late:,} answers ran out of time and count as not found."] if self.late else []
 
 
 def answers(
     ref: ModelRef, common: Question, payload: Json, rows_raw: Mapping[int, Row]
 ) -> dict[int, Asked | RecourseError]:
-    """A version's answer to each person in `rows_raw`, all of whom it refuses, or the error that prevents an answer.
+    """A version's answer to each person, or the error that prevents an answer; the version must refuse all of them.
 
     Parameters
     ----------
-    payload : payload of the job; the row with key `i` has the seed ``common.seed + payload["first"] + i``
+    payload : payload of the job; the person with key `i` has the seed ``common.seed + payload["first"] + i``
+    rows_raw : raw row of each person, by key
     """
     answered: dict[int, Asked | RecourseError] = {}
     problems = {}

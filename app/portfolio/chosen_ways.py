@@ -48,7 +48,7 @@ class WayChange(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonWay(AnswerPart):
-    """A way that is the same for all, added to those before it; measured on people who did not choose it."""
+    """A change that is the same for all, added to earlier ways; measured on people who did not choose it."""
 
     rule: tuple[WayChange, ...]
     """All that it changes."""
@@ -76,7 +76,7 @@ class CommonWay(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The ways that are the same for all, the people on whom they were chosen, and the model calls this took."""
+    """The common ways of a report, the people from whose answers they were chosen, and the model calls this took."""
 
     rules: Rules
     reached: tuple[int, ...]
@@ -94,15 +94,16 @@ class Chosen:
     """Calls of the model that the choice took, and records in them."""
 
     def reached_by(self, one: Asked, meter: Meter) -> Reached:
-        """Ascending indices of the ways that reach a person, and the accepted raw record that each makes."""
+        """The common ways that reach a person: their ascending indices, and the accepted raw record of each."""
         futures = one.problem.futures
         return self.rules.reached(one.actions, meter, None if futures is None else futures.search, self.least)
 
     def stated(self, one: Asked, reached: Reached) -> tuple[Json | None, ...] | None:
-        """Cost, burden and future validity of each way for a person; None for a way that does not reach the person.
+        """For each way, a dict of its `cost`, `burden` and `future_validity` for one person.
 
-        The burden is the cost over the share of the search set of future models that accept the record. The result is
-        None for a person on whom the ways were chosen.
+        The dict is None for a way that does not reach the person. The burden is the cost divided by the share of future
+        models in the search set that accept the record. The whole result is None for a person from whose answer the
+        ways were chosen.
         """
         if one.actions.factual_raw.tobytes() in self.choosers:
             return None
@@ -128,7 +129,10 @@ def _burdens(
 
 
 def chosen_ways(ref: ModelRef, payload: Json) -> Chosen | None:
-    """The common ways of a report, chosen once by each process; None where too few reference records are refused."""
+    """The common ways of a report; None where too few reference records are refused to choose any.
+
+    Each process chooses them once and keeps them.
+    """
     asked = {name: payload[name] for name in ("question", "ways", "deadline_s", "plan_s")}
     key = ("common ways", ref, json.dumps(asked, sort_keys=True))
     return kept(key, lambda: _chosen(ref, payload), name=ref.name, size=lambda _: BYTES)
@@ -167,13 +171,13 @@ def _chosen(ref: ModelRef, payload: Json) -> Chosen | None:
 
 
 class Given:
-    """Burden, cost and future validity of each way for each person."""
+    """Collects the burden, the cost and the future validity of each common way for each person."""
 
     def __init__(self) -> None:
         self._people, self._numbers = 0, array("d")
 
     def add(self, ways: Sequence[Json | None]) -> None:
-        """Add the figures that `Chosen.stated` returns for one person."""
+        """Add what `Chosen.stated` returned for one person."""
         self._people += 1
         for one in ways:
             share = None if one is None else one["future_validity"]
@@ -181,12 +185,20 @@ class Given:
             self._numbers.append(math.nan if share is None else share)
 
     def arrays(self) -> Float[np.ndarray, "3 n k"]:
-        """Burdens, costs and future validities by person and way: inf, inf and NaN where a way does not reach."""
+        """Burdens, costs and future validities, in this order, each by person and way.
+
+        Where a way does not reach a person, they are infinity, infinity and NaN.
+        """
         return np.moveaxis(np.array(self._numbers).reshape(self._people, -1, 3), 2, 0)
 
 
 def common_ways(chosen: Chosen, features: Sequence[Feature], given: Given) -> tuple[CommonWay, ...]:
-    """The chosen ways, each with the share of people whom it reaches, alone and with the ways before it."""
+    """The chosen ways, each with the shares of people whom it reaches: alone, and together with the ways before it.
+
+    Parameters
+    ----------
+    given : figures of the people on whom the ways are measured
+    """
     (burdens, costs, kept_by), result, before = given.arrays(), list[CommonWay](), 0
     people = len(costs)
     for k, rule in enumerate(chosen.rules.rules if people else ()):

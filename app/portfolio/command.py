@@ -52,7 +52,7 @@ def compare(
 
 
 def summary(result: "Json") -> str:
-    """The figures of a comparison as sentences, one a line."""
+    """The figures of a comparison in sentences, one on each line."""
     records, found = result["records"], result["comparison"]
     decisions, recourse = found["decisions"], found["recourse"]
     cost, promises = found["cost"], found["promises"]

@@ -45,7 +45,7 @@ Reached: TypeAlias = tuple[Int[np.ndarray, "r"], Float[np.ndarray, "r p"]]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Move:
-    """The change that a common way makes to one feature."""
+    """What a common way changes in one feature."""
 
     feature: int
     kind: Literal["level", "to", "by", "times"]
@@ -82,7 +82,7 @@ Rule: TypeAlias = tuple[Move, ...]
 
 
 class Rules:
-    """Several rules as arrays, so that the records of all rules for one person are made at once."""
+    """Several common ways as arrays, which make the records of all ways for one person at once."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
@@ -94,7 +94,7 @@ class Rules:
         self._value, self._up = np.array([move.value for _, move in moves]), np.array([move.up for _, move in moves])
 
     def rows_raw(self, factual_raw: Row) -> Float[np.ndarray, "k p"]:
-        """The raw record that each rule makes of a person's own, one row a rule; it may be illegal."""
+        """The raw record that each way makes of a person's own record, one row per way; it may be illegal."""
         own, value, kind = factual_raw[self._feature], self._value, self._kind
         end = np.where(self._up, np.maximum(own, value), np.minimum(own, value))
         rows_raw = np.tile(factual_raw, (len(self.rules), 1))
@@ -105,11 +105,11 @@ class Rules:
     def reached(
         self, actions: ActionSet, meter: Meter, futures: FutureModels | None = None, least: float = 0.0
     ) -> Reached:
-        """Ascending indices of the rules that reach a person, and the accepted raw record that each makes.
+        """The ways that reach one person: their ascending indices, and the accepted raw record that each leads to.
 
         Parameters
         ----------
-        least : least share of `futures` that must accept a record as well, in [0, 1]
+        futures, least : future models, and the share of them that must accept a record as well, in [0, 1]
         """
         asked = self.rows_raw(actions.factual_raw)
         rows_raw = actions.clock.settled(actions.snap(asked))
@@ -125,7 +125,13 @@ class Rules:
 
 
 def candidates(features: Sequence[Feature], answers: Sequence[tuple[Row, ActionSet]], changes: int) -> list[Rule]:
-    """Rules of at most `changes` moves, made from answers: pairs of an accepted raw row and the person's action set."""
+    """Possible common ways of at most `changes` moves, made from people's answers.
+
+    Parameters
+    ----------
+    answers : of each person, the accepted raw row and the person's action set
+    changes : largest number of features that one way changes
+    """
     changed = [actions.changes(row_raw) for row_raw, actions in answers]
     pairs: dict[int, list[tuple[float, float]]] = {}
     for (row_raw, actions), own in zip(answers, changed, strict=True):
@@ -167,17 +173,18 @@ def _moves(j: int, feature: Feature, pairs: Float[np.ndarray, "n 2"]) -> list[Mo
 
 
 def best_cover(costs: Float[np.ndarray, "n m"], most: int) -> tuple[list[int], list[int], list[int]]:
-    """At most `most` rules that together reach the most people; among sets that reach equally many, a cheap one.
+    """At most `most` common ways that together reach the most people.
+
+    Among choices that reach equally many, a cheap one is taken.
 
     Parameters
     ----------
-    costs : cost of each rule (column) to each person (row), infinite where the rule does not reach the person
+    costs : (n, m), cost of way m for person n; infinite where the way does not reach the person
 
     Returns
     -------
-    The columns of the chosen rules, those first that add most people; the number of people whom the first rule, the
-    first two rules, ... reach; and upper bounds on the number of people whom any one rule, any two rules, ... can
-    reach.
+    The columns of the chosen ways, in the order in which each adds most people; the numbers of people that the first 1,
+        2, ... of these reach; and upper bounds on the numbers of people that any 1, 2, ... ways can reach
     """
     reach = np.isfinite(costs)
     people, weights = np.unique(reach[reach.any(axis=1)], axis=0, return_counts=True)
@@ -228,5 +235,5 @@ def _nested(costs: Float[np.ndarray, "n m"], chosen: list[int]) -> list[int]:
 
 
 def rule_text(rule: Rule, features: Sequence[Feature]) -> str:
-    """A rule in words: its moves, separated by semicolons."""
+    """A common way in words: its moves, separated by semicolons."""
     return "; ".join(move.text(features[move.feature]) for move in rule)

@@ -24,7 +24,7 @@ from app.registry.ref import ModelRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRecords(AnswerPart):
-    """Decisions of the baseline on the source, in records."""
+    """Numbers of records by the baseline's decision."""
 
     scored: int
     """Both versions gave a decision."""
@@ -38,7 +38,7 @@ class ComparedRecords(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions(AnswerPart):
-    """Decisions of the baseline, then of the candidate, in records."""
+    """Numbers of records by the decisions of both versions."""
 
     yes_yes: int
     """Both accept."""
@@ -52,7 +52,7 @@ class Decisions(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRecourse(AnswerPart):
-    """Of the people whom the baseline refuses: who has a change that the model accepts, before and after."""
+    """How many people whom the baseline refuses have recourse, with the baseline and with the candidate."""
 
     found_before: int
     """The baseline has an answer for them."""
@@ -86,7 +86,7 @@ class ComparedCost(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedPromises(AnswerPart):
-    """What the baseline's answers say under the candidate."""
+    """How the candidate decides on the baseline's answers."""
 
     given: int
     """People for whom the baseline has an answer."""
@@ -102,7 +102,7 @@ class ComparedPromises(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedPreclusion(AnswerPart):
-    """People without recourse under the candidate: whether none exists."""
+    """People without recourse under the candidate, by what is proven."""
 
     proven: int
     """The model refuses every legal record."""
@@ -132,7 +132,7 @@ class Comparison(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonSource(AnswerPart):
-    """Which records were asked about."""
+    """Which records were compared."""
 
     kind: str
     """`reference`, the reference records of the baseline, or `records`, those of the request."""
@@ -161,7 +161,12 @@ class ComparisonAnswer(AnswerPart):
 
 
 def reduced(baseline: ModelRef, candidate: ModelRef, payload: Json, texts: Iterable[str]) -> Json:
-    """The `ComparisonAnswer` as plain data, from the JSON texts of all lines; equal lines give equal bytes."""
+    """The `ComparisonAnswer` as plain data, computed from the lines of a comparison; equal lines give equal bytes.
+
+    Parameters
+    ----------
+    texts : each line as JSON
+    """
     futures = load_futures(tasks.load(baseline).registered)
     counted = _Counted(0 if futures is None else futures.held_back.count)
     for text in texts:
@@ -204,7 +209,7 @@ class _Counted:
         self.before, self.after = Unanswered(), Unanswered()
 
     def add(self, line: Json) -> None:
-        """Count one line of the comparison, as plain data."""
+        """Count one line of the comparison, given as plain data."""
         self.records += 1
         if "baseline" not in line:
             return
@@ -227,7 +232,7 @@ class _Counted:
                 self.promised.append(line["promised"])
 
     def compared(self, seed: int) -> Comparison:
-        """The figures of all lines counted so far; `seed` is that of the bootstrap intervals."""
+        """The figures of all lines counted so far; `seed` decides the bootstrap intervals."""
         decided, recourse, given = self.decided, self.recourse, self.kept.total()
         gained, lost = recourse[False, True], recourse[True, False]
         share = exact(self.kept[False], given)
@@ -301,7 +306,7 @@ def _warnings(refused: int, counted: _Counted) -> list[str]:
 
 
 def schema_faults(baseline: Any, candidate: Any) -> list[str]:
-    """Sorted names of the features that only one of two feature spaces has, or whose types or levels differ."""
+    """Sorted names of the features in which two feature spaces differ: by presence, type or levels."""
     mine = {feature.name: (feature.type, feature.levels) for feature in baseline.features}
     other = {feature.name: (feature.type, feature.levels) for feature in candidate.features}
     return sorted(name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name))

@@ -28,7 +28,7 @@ from app.registry.ref import ModelRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line(AnswerPart):
-    """What a comparison says of one record under both versions."""
+    """One line of a comparison: a record's decisions and answers by both versions."""
 
     reference: str | None
     baseline: str
@@ -63,7 +63,7 @@ class _Person:
 
 
 def lines(baseline: ModelRef, candidate: ModelRef, payload: Json) -> "list[Line | RecourseError]":
-    """A line with both versions' answers, or an error, for each row of a comparison's payload, in their order."""
+    """For each row of a comparison's payload, in order, the line with both versions' answers, or an error."""
     a, b = tasks.load(baseline), tasks.load(candidate)
     common = Question.from_json(payload["question"])
     result: dict[int, Line | RecourseError] = {}

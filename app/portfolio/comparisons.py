@@ -29,7 +29,7 @@ ANSWER_S = 30.0
 
 
 class Comparisons:
-    """Jobs that measure what a candidate version changes for the applicants of a baseline version."""
+    """The service that starts comparisons: jobs that measure what a candidate changes for the baseline's applicants."""
 
     def __init__(self, settings: Settings, models: Models, jobs: Jobs, ledger: Recorder) -> None:
         self._settings = settings
@@ -41,7 +41,7 @@ class Comparisons:
         self, model_id: str, baseline: str, candidate: str, question: Question, rows: Sequence[Json] | None,
         fail_if: Sequence[str],
     ) -> Job:  # fmt: skip
-        """Start a job that compares two versions on `rows`, or on the reference records of the baseline.
+        """Start a job that compares two versions on `rows`; None stands for the baseline's reference records.
 
         Raises
         ------
@@ -62,7 +62,10 @@ class Comparisons:
     def payload(
         self, before: RegisteredModel, after: RegisteredModel, question: Question, records: bool, fail_if: Sequence[str]
     ) -> Json:
-        """The payload that all rows of a comparison share. Raises `SchemaDiffers`."""
+        """The payload that all rows of a comparison share.
+
+        Raises `SchemaDiffers` where the two versions do not have the same features.
+        """
         if not before.space.same_columns(after.space):
             differ = schema_faults(before.space, after.space) or ["the order of the features"]
             faults = [Fault("/candidate", f"differs in {name}") for name in differ]
@@ -85,7 +88,7 @@ class Comparisons:
 
 
 def asked_payload(settings: Settings, ref: ModelRef, question: Question) -> Json:
-    """The payload, shared by all rows, of a job that asks a version about many people and stores no answers."""
+    """The payload of a job that asks a version about many people and stores no answers; all rows share it."""
     months = settings.valid_days / DAYS_PER_MONTH
     payload = job_payload(ref, replace(question, valid_months=months), {}, asking_id())
     del payload["frame"]
@@ -94,12 +97,15 @@ def asked_payload(settings: Settings, ref: ModelRef, question: Question) -> Json
 
 
 async def noted(ledger: Recorder, kind: Kind, job_id: str, model: Json, result: Json) -> None:
-    """Enter the digest of a result in the ledger, once for each job. Raises `LedgerUnavailable`."""
+    """Enter the digest of a job's result in the ledger, once for each job.
+
+    Raises `LedgerUnavailable`.
+    """
     digest, now = hashlib.sha256(encoded(result)).hexdigest(), timestamp(datetime.now(UTC))
     facts = {"model": model["id"], "version": model["version"], "sha256": model["sha256"], "digest": digest}
     await ledger.ask(lambda opened: opened.noted(kind, job_id, now, **facts))
 
 
 def reference_rows(model: RegisteredModel) -> Iterable[Json]:
-    """Rows of a job that name the reference records of a model by position."""
+    """A job's rows for all reference records of a model; each row names one record by its position."""
     return ({"reference_row": i, "reference": None} for i in range(model.registration.records))

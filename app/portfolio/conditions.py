@@ -28,7 +28,7 @@ _HOW = {"<": operator.lt, ">": operator.gt}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The value of a measure of a comparison, and its interval."""
+    """The value of one measure of a comparison, with its interval."""
 
     value: float | None
     """None where there is nothing to measure."""
@@ -57,7 +57,7 @@ class Judged(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A condition of `fail_if`: the candidate fails if the measure is beyond the limit."""
+    """A condition of `fail_if`, such as ``broken>5%``: the candidate fails if the measure is beyond the limit."""
 
     text: str
     measure: str
@@ -66,7 +66,10 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str, pointer: str = "") -> Self:
-        """The condition in a text such as ``broken>5%``. Raises `InvalidRequest` with a fault at `pointer`."""
+        """Read a condition from a text such as ``broken>5%``.
+
+        Raises `InvalidRequest` with a fault at `pointer`.
+        """
         found = _FORM.fullmatch(text)
         measure = "" if found is None else found[1].replace("-", "_")
         if found is None or measure not in MEASURES:
@@ -77,7 +80,7 @@ class Condition:
         return cls(text=text.strip(), measure=measure, fails="<" if found[2] == "<" else ">", limit=limit)
 
     def judged(self, measures: Mapping[str, Measured]) -> Judged:
-        """The condition with the measured value, and whether it holds; without a value it does not hold."""
+        """The condition with its measured value, and whether it holds; it does not hold where nothing was measured."""
         found = measures[self.measure]
         value, interval = found.value, found.interval
         return Judged(
@@ -92,7 +95,7 @@ class Condition:
 
 
 def sentence(judged: Judged) -> str:
-    """A sentence about a judged condition: whether it holds, the value, its distance to the limit, and the interval."""
+    """A sentence about a judged condition: whether it holds, its value, the distance to the limit, the interval."""
     if judged.value is None:
         return f"FAIL  {judged.text}: there is nothing to measure {judged.measure} on."
     word = "ok  " if judged.holds else "FAIL"
@@ -106,10 +109,10 @@ PASSES, FAILS, OPEN = 0, 1, 3
 
 
 def exit_code(judged: Sequence[Judged], *, sure: bool) -> int:
-    """The exit code of the command: 0 if every condition holds, 1 if one does not, 3 if an interval contains its limit.
+    """The exit code of the command: 0 if all conditions hold, 1 if some do not, 3 if the answer is not sure.
 
-    Without `sure` only the values decide, and 3 does not occur. With `sure`, 1 needs a violated condition whose
-    interval does not contain the limit, and comes before 3.
+    Without `sure`, only the values decide, and 3 does not occur. With `sure`, the code is 1 if the whole interval of
+    some condition is beyond its limit; else 3 if some interval contains its limit; else 0.
     """
     if any(not one.holds and (one.sure or not sure) for one in judged):
         return FAILS

@@ -27,9 +27,10 @@ Burdens = Mapping[str, Float[np.ndarray, "n"]]
 
 
 def suppressed(labels: Sequence[str], least: int = LEAST) -> list[str]:
-    """Groups of fewer than `least` people; if there is just one, also the next smallest group.
+    """Names of the groups that are not shown: those of fewer than `least` people.
 
-    Otherwise the figures of the one small group would follow from the others by subtraction.
+    If there is just one such group, the next smallest is not shown either. Otherwise subtraction from the totals would
+    give the figures of the one group.
     """
     sizes = sorted(Counter(labels).items(), key=lambda one: (one[1], one[0]))
     small = [name for name, size in sizes if size < least]
@@ -39,14 +40,15 @@ def suppressed(labels: Sequence[str], least: int = LEAST) -> list[str]:
 
 
 def strata_of(scores: Float[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-    """The stratum of each score: its tenth of all scores, counted from 0 for the lowest."""
+    """The stratum of each score, from 0 to 9: the tenth of all scores that it lies in; 0 has the lowest."""
     return np.digitize(scores, np.quantile(scores, np.linspace(0.0, 1.0, BINS + 1)[1:-1]))
 
 
 def superiority(mine: Float[np.ndarray, "n"], others: Float[np.ndarray, "m"]) -> tuple[float, Interval]:
-    """The chance that a random burden of `mine` exceeds one of `others`, ties counted half, and its 95 % interval.
+    """The chance that a random burden of `mine` exceeds a random burden of `others`, and its 95 % interval.
 
-    The interval is made on the logit scale with the variance of Brunner and Munzel (2000); burdens may be infinite.
+    Ties count half. The interval is computed on the logit scale with the variance of Brunner and Munzel (2000). Burdens
+    may be infinite.
     """
     n, m = len(mine), len(others)
     ranks = _mid_ranks(np.concatenate([mine, others]))
@@ -94,14 +96,16 @@ def rank_tests(
     permutations: int,
     seed: int,
 ) -> Float[np.ndarray, "g k"]:
-    """The p value of each group and measure, adjusted for all of them (Westfall and Young 1993, step-down).
+    """The p value of each group (row) and measure (column), adjusted for all groups and measures.
 
-    The statistic is the largest standardised sum of ranks; groups are permuted within strata.
+    The adjustment is that of Westfall and Young (1993), step-down, with the largest standardised sum of ranks. Labels
+    of groups are permuted within strata.
 
     Parameters
     ----------
+    labels : the group of each person
     shown : the groups that are compared, each with all other people
-    strata : stratum of each person, within which groups are permuted; a single one when absent
+    strata : stratum of each person; None for a single stratum
     """
     where = np.zeros(len(labels), dtype=int) if strata is None else strata
     levels = np.unique(where)
@@ -128,7 +132,7 @@ def rank_tests(
 
 
 def median(burden: Float[np.ndarray, "n"]) -> tuple[float | None, tuple[float | None, float | None]]:
-    """The median burden and its 95 % interval by order statistics; None for each of these numbers that is infinite."""
+    """The median burden, and its 95 % interval by order statistics; a number that is infinite becomes None."""
     n = len(burden)
     low, high = np.searchsorted(bdtr(np.arange(n + 1), n, 0.5), [0.025, 0.975]).tolist()
     ordered = np.sort(burden)

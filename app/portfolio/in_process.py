@@ -21,7 +21,10 @@ from app.store.state import spooling
 def figures(
     settings: Settings, job: JobKind, model: RegisteredModel, payload: Json, data: Path | None
 ) -> Json:  # fmt: skip
-    """The result of a job about the records in `data`, or the model's reference records; child processes compute it."""
+    """The result of a job about the records in `data` or, without these, the model's reference records.
+
+    Child processes compute it.
+    """
     rows = reference_rows(model)
     if data is not None:
         if data.suffix not in (".csv", ".parquet", ".ndjson"):

@@ -68,10 +68,15 @@ def preclusion(
     black_box: BlackBox, reference: Reference, actions: ActionSet, *, seed: int = 0, deadline: float = math.inf,
     limit_s: float | None = None,
 ) -> Preclusion:  # fmt: skip
-    """A proof that the black box refuses every legal record, a legal record that it accepts, or a bound on their share.
+    """Search for a proof that the black box refuses every legal record, or for a legal record that it accepts.
 
-    A remote model is not asked: all fields of its `Preclusion` are empty. `deadline` is a value of `time.monotonic()`;
-    an optimisation ends after `limit_s` seconds, by default `LIMIT_S`.
+    Where neither is found, the result bounds the share of legal records that are accepted. A remote model is not asked,
+    and its `Preclusion` is empty.
+
+    Parameters
+    ----------
+    deadline : time by `time.monotonic()` at which the search ends
+    limit_s : seconds after which each optimisation ends; None for `LIMIT_S`
     """
     within_s = LIMIT_S if limit_s is None else limit_s
     if black_box.remote is not None:
@@ -281,7 +286,10 @@ def _reach(actions: ActionSet) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray
 
 
 def accepts_at_random(meter: Meter, actions: ActionSet) -> bool:
-    """Whether the black box accepts one of a few random legal records: a short way to know that some way exists."""
+    """Whether the black box accepts at least one of a few random legal records.
+
+    If so, a way to a yes exists, and no search is needed to know it.
+    """
     rows_raw = random_rows(actions, 0, FIRST)
     return len(rows_raw) > 0 and bool(meter.black_box.accepts(meter.score_raw(rows_raw)).any())
 
@@ -289,7 +297,7 @@ def accepts_at_random(meter: Meter, actions: ActionSet) -> bool:
 def random_rows(actions: ActionSet, seed: int, most: int) -> Float[np.ndarray, "n p"]:
     """At most `most` random legal raw records.
 
-    Features that may change are uniform within finite bounds, else normal around the person's own value.
+    The value of a feature that may change is uniform between finite bounds, else normal around the person's own value.
     """
     rng, rows_raw = np.random.default_rng(seed), np.tile(actions.factual_raw, (most, 1))
     for j, feature in enumerate(actions.space.features):

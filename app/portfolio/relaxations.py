@@ -21,7 +21,7 @@ Reachable: TypeAlias = Callable[[ActionSet], bool]
 
 @dataclass(frozen=True, slots=True)
 class InTheWay:
-    """A limit without which the person has a way to a yes."""
+    """A limit that keeps a person from a way to a yes: without it, the person has one."""
 
     limit: str
     feature: str | None
@@ -34,7 +34,14 @@ class InTheWay:
 
 
 def in_the_way(actions: ActionSet, reachable: Reachable) -> list[InTheWay]:
-    """The limits that, each given up or widened alone, open a way for a person without recourse; rules are kept."""
+    """The limits that stand in a person's way: each opens a way to a yes if it alone is given up or widened.
+
+    The person has no recourse with all limits. Rules are never given up.
+
+    Parameters
+    ----------
+    reachable : whether an action set has a record that the model accepts
+    """
     found = []
     if not math.isinf(actions.clock.months) and reachable(actions.without_horizon()):
         asked = actions.timing.horizon_months is not None

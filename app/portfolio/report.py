@@ -11,7 +11,7 @@ from app.recourse.answer_part import EXACT, AnswerPart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRecords(AnswerPart):
-    """Decisions on the source, in records."""
+    """Numbers of records by decision."""
 
     scored: int
     """The model gave a decision."""
@@ -41,7 +41,7 @@ class Quantiles(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedRecourse(AnswerPart):
-    """Of the people who are refused: who has a change that the model accepts, and what it takes."""
+    """How many of the refused people have a change that the model accepts, and what it takes."""
 
     found: int
     """People with such a change."""
@@ -71,7 +71,7 @@ class Proven(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedPreclusion(AnswerPart):
-    """People without recourse: whether none exists."""
+    """People without recourse, by what is proven."""
 
     proven: Proven
     missed_by_search: int
@@ -84,7 +84,7 @@ class ReportedPreclusion(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WouldHelp(AnswerPart):
-    """A point of the curve of a limit."""
+    """How many people have a way if a limit gives."""
 
     by: float
     """By how much the limit gives, raw units."""
@@ -94,7 +94,7 @@ class WouldHelp(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitInTheWay(AnswerPart):
-    """A limit that, given up alone, opens a way."""
+    """A limit whose removal alone gives people a way to a yes."""
 
     limit: str
     """As in `constraints`; `change` and `advice` are the manifest's."""
@@ -122,7 +122,7 @@ class Lever(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harder(AnswerPart):
-    """Whether it is harder for the members of a group, by one measure."""
+    """Whether recourse is harder for members of a group, by one measure."""
 
     measure: str
     """`none` (no way at all), `cost`, `changes` or `months`; none where there is no way counts as the most."""
@@ -180,7 +180,7 @@ class GroupTable(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSource(AnswerPart):
-    """Which records were asked about."""
+    """Which records the report is about."""
 
     kind: str
     """`reference`, the records that the model was registered with, `records`, those of the request, or `ledger`."""

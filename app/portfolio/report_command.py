@@ -64,7 +64,7 @@ def _by(text: str) -> "Json":
 
 
 def summary(result: "Json") -> str:
-    """The figures of a report as sentences, one a line."""
+    """The figures of a report in sentences, one on each line."""
     records, recourse, none = result["records"], result["recourse"], result["preclusion"]
     lines = [f"{records['scored']:,} records: {records['refused']:,} refused, {records['accepted']:,} accepted."]
     if recourse["share"] is not None:

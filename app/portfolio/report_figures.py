@@ -48,7 +48,12 @@ REMOTE = (
 
 
 def reduced(ref: ModelRef, payload: Json, texts: Iterable[str]) -> Json:
-    """The `ReportAnswer` as plain data, from the JSON texts of all lines; equal lines give equal bytes."""
+    """The `ReportAnswer` as plain data, computed from the lines of a report; equal lines give equal bytes.
+
+    Parameters
+    ----------
+    texts : each line as JSON
+    """
     asked = payload["groups"]["by"]
     people = _People(labels={one.get("column") or one["feature"]: [] for one in asked})
     for text in texts:
@@ -103,7 +108,7 @@ class _People:
     given: Given = field(default_factory=Given)
 
     def add(self, line: Json) -> None:
-        """Count one line of the report, as plain data."""
+        """Count one line of the report, given as plain data."""
         self.records += 1
         if "decision" not in line:
             return
@@ -139,7 +144,7 @@ class _People:
         return np.isfinite(np.array(self.cost))
 
     def recourse(self) -> ReportedRecourse:
-        """How many of the refused have recourse, and what it takes."""
+        """How many of the refused people have recourse, and what it takes."""
         found = self.found
         share = wilson(int(found.sum()), len(found))
         changes = Counter(np.array(self.changes)[found].astype(int).tolist())
@@ -154,7 +159,7 @@ class _People:
         )
 
     def preclusion(self) -> ReportedPreclusion:
-        """Counts of the people without recourse, by whether it is proven that none exists."""
+        """Numbers of people without recourse, by what is proven of them."""
         none = self.unanswered
         return ReportedPreclusion(
             proven=Proven(enumerated=none.proven["enumerated"], optimised=none.proven["optimised"]),
@@ -164,7 +169,10 @@ class _People:
         )
 
     def limits_in_the_way(self) -> tuple[LimitInTheWay, ...]:
-        """Limits without which people have a way, with their curves; those first that block most people."""
+        """Limits whose removal gives people a way to a yes; those first that stand in the way of most people.
+
+        Each has its curve: how many people have a way if it gives by so much.
+        """
         found = []
         for (limit, feature, lender_set), steps in self.limits.items():
             known = sorted(by for by in steps if by is not None)
@@ -178,7 +186,12 @@ class _People:
         return tuple(sorted(found, key=lambda one: (-one.blocks, one.feature or "", one.limit)))
 
     def levers(self, *, remote: bool) -> tuple[Lever, ...]:
-        """Features that answers change, those first that most answers change; `only` is null of a remote model."""
+        """Features that answers change, those first that most answers change.
+
+        Parameters
+        ----------
+        remote : whether the model is remote; then `only` is None for each feature
+        """
         found = int(self.found.sum())
         levers = (
             Lever(feature=name, used=count / found, only=None if remote else self.only[name])

@@ -48,7 +48,7 @@ MOST_CHANGES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportLine(AnswerPart):
-    """What a report says of one record, without values of features."""
+    """One line of a report: what it says of one record, without values of features."""
 
     reference: str | None
     decision: str
@@ -74,7 +74,7 @@ class ReportLine(AnswerPart):
 
 
 def lines(ref: ModelRef, payload: Json) -> list[ReportLine | RecourseError]:
-    """A line with the version's answer, or an error, for each row of a report's payload, in their order."""
+    """For each row of a report's payload, in order, the line with the version's answer, or an error."""
     model, common = tasks.load(ref), Question.from_json(payload["question"])
     result: dict[int, ReportLine | RecourseError] = {}
     rows_raw: dict[int, Row] = {}
@@ -242,6 +242,6 @@ def _label(feature: Feature, value: float, edges: Sequence[float]) -> str | None
 
 
 def bands(edges: Sequence[float]) -> list[str]:
-    """Names of the groups into which `edges` divide numbers, in ascending order; empty without edges."""
+    """Names of the groups into which `edges` divide numbers, in ascending order; an empty list without edges."""
     between = [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
     return [f"below {edges[0]:g}", *between, f"{edges[-1]:g} and above"] if edges else []

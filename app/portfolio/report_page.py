@@ -40,7 +40,12 @@ def page(found: Json) -> str:
 
 
 def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:
-    """An SVG of horizontal bars; a row is the label, the length and the text beside the bar."""
+    """An SVG of horizontal bars.
+
+    Parameters
+    ----------
+    rows : of each bar, its label, its length, and the text beside it
+    """
     longest = max((value for _, value, _ in rows), default=0.0) or 1.0
     drawn = []
     for k, (label, value, note) in enumerate(rows):
@@ -56,7 +61,9 @@ def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:
 def points(title: str, rows: Sequence[tuple[str, float, float, float, bool]]) -> str:
     """An SVG of values between 0 and 1 with their intervals, and a line at one half.
 
-    A row is the label, the lower end, the value, the upper end, and whether the value is marked.
+    Parameters
+    ----------
+    rows : of each value, its label, the lower end of its interval, the value, the upper end, and whether it is marked
     """
 
     def at(value: float) -> str:

@@ -46,7 +46,7 @@ class GroupedSource(Strict):
 
 
 class LedgerSource(Strict):
-    """Who asked before, of all versions: the newest question of each reference."""
+    """People who asked any version before: the newest question of each `reference`."""
 
     kind: Literal["ledger"]
     """Erased ones are counted."""
@@ -57,7 +57,7 @@ class LedgerSource(Strict):
 
 
 class GroupsBy(Strict):
-    """A feature of the model, or a column of `groups` of the records."""
+    """How people are grouped: by a feature, or by a key of the records' `groups`."""
 
     feature: Name | None = None
     """It may be one that nobody can change."""
@@ -99,7 +99,7 @@ class Ways(Strict):
 
 @with_fields_of(Timing)
 class ReportRequest(Strict):
-    """Whom to report on, and what they are asked."""
+    """Whom to report on, and what is asked about each."""
 
     source: Annotated[ReferenceSource | GroupedSource | LedgerSource, Field(discriminator="kind")] | None = None
     """Whom to ask about; the reference records of the version when absent."""
@@ -121,19 +121,22 @@ class ReportRequest(Strict):
     """Which few ways help most."""
 
     def question(self) -> Question:
-        """The question that is asked about each applicant; it has no record yet."""
+        """The question that is asked about each applicant; the applicant's record is not yet in it."""
         return by_method(self)
 
     def rows(self) -> list[Json] | None:
-        """The records of the request as rows of a job; None for another source."""
+        """The records of the request as rows of a job; None if the request names another source."""
         return [_to_row(one) for one in self.source.records] if isinstance(self.source, GroupedSource) else None
 
     def period(self) -> tuple[datetime | None, datetime | None] | None:
-        """Start and end of the period of a ledger source, each None where open; None for another source."""
+        """Start and end of the period of a ledger source; None if the request names another source.
+
+        An end without a limit is None.
+        """
         return (self.source.since, self.source.until) if isinstance(self.source, LedgerSource) else None
 
     def figures(self) -> Json:
-        """The parts, groups and ways that the request asks for, as plain data."""
+        """The `parts`, `groups` and `ways` of the request as plain data."""
         return {"parts": list(self.parts), **self.model_dump(include={"groups", "ways"})}
 
 

@@ -30,7 +30,7 @@ Period = tuple[datetime | None, datetime | None]
 
 
 class Reports:
-    """Jobs that report which refused people have recourse, what it takes, and what stands in the way."""
+    """The service that starts reports: jobs about which refused people have recourse, and what stands in the way."""
 
     def __init__(self, settings: Settings, models: Models, jobs: Jobs, ledger: Recorder) -> None:
         self._settings = settings
@@ -42,13 +42,14 @@ class Reports:
         self, model: str, question: Question, rows: Sequence[Json] | None, period: Period | None,
         figures: Json,
     ) -> Job:  # fmt: skip
-        """Start a job that reports on `rows`, on people who asked in a period, or on a version's reference records.
+        """Start a job that reports on `rows`, on people who asked in a `period`, or on a version's reference records.
 
         Raises
         ------
         UnknownModel, ModelUnusable, InvalidRequest : the request cannot be answered
         ModelQuarantined, DailyBudgetSpent : the model is in quarantine, or the key's budget for today is spent
-        NotReady, LedgerUnavailable : the job store or the ledger cannot be reached
+        NotReady : the job store cannot be reached
+        LedgerUnavailable : the ledger cannot be reached
         """
         asked = self._models.find(model, include_inactive=True)
         source: Json = {"kind": "reference" if rows is None else "records"}
@@ -62,7 +63,10 @@ class Reports:
         return await self._jobs.submit_batch(REPORT, payload, people, closed=True)
 
     def payload(self, model: RegisteredModel, question: Question, source: Json, figures: Json) -> Json:
-        """The payload that all rows of a report share. Raises `InvalidRequest` for an unknown feature to group by."""
+        """The payload that all rows of a report share.
+
+        Raises `InvalidRequest` for groups by an unknown feature, or by a column where the records have no columns.
+        """
         known = [feature.name for feature in model.space.schema]
         faults = []
         for i, one in enumerate(figures["groups"]["by"]):
@@ -99,15 +103,28 @@ class Reports:
         return rows, {"kind": "ledger", "erased": erased, "repeated": repeated}
 
     async def newest(self, model_id: str, limit: int, before: str | None) -> list[Job]:
-        """At most `limit` reports of a model older than `before`, newest first. Raises `UnknownModel`, `NotReady`."""
+        """The newest reports of a model, at most `limit`, the newest first.
+
+        Parameters
+        ----------
+        before : identifier of a report; only older ones are returned. None for all
+
+        Raises
+        ------
+        UnknownModel : there is no such model
+        NotReady : the job store cannot be reached
+        """
         self._models.require_known(model_id)
         return await self._jobs.newest(limit, kind=REPORT, model=model_id, before=before)
 
     async def result(self, report_id: str) -> Json:
         """The `ReportAnswer` of a report as plain data.
 
-        Raises `UnknownJob`, also for a job of another kind, `JobUnfinished`, `JobCancelled`, or the error of a failed
-        job.
+        Raises
+        ------
+        UnknownJob : there is no such job, or it is of another kind
+        JobUnfinished, JobCancelled : the job has no result
+        RecourseError : the job failed with this error
         """
         if (await self._jobs.get(report_id)).kind != REPORT:
             raise UnknownJob(f"There is no report {report_id}.")

@@ -146,7 +146,7 @@ async def get_report(
     form: PageForm = None,
     accept: Accept = "",
 ) -> Response:
-    """The figures that `GET /jobs/{id}/results` returns; `text/html` is one file with plots and tables that prints."""
+    """The figures that `GET /jobs/{id}/results` returns; `text/html` is one printable file with plots and tables."""
     found = await service.reports.result(report_id)
     if wants_page(form, accept):
         written = page(found)

@@ -60,11 +60,11 @@ class ComparisonRequest(Strict):
     """Conditions such as `broken > 5%` or `beyond-retraining < 0.05`; the result says which the candidate passes."""
 
     def question(self) -> Question:
-        """The question that is asked about each applicant; it has no record yet."""
+        """The question that is asked about each applicant; the applicant's record is not yet in it."""
         return by_method(self)
 
     def rows(self) -> list[Json] | None:
-        """The records of the request as rows of a job; None for the baseline's reference records."""
+        """The records of the request as rows of a job; None if the baseline's reference records are compared."""
         return [to_row(one) for one in self.source.records] if isinstance(self.source, RecordsSource) else None
 
 

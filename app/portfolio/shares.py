@@ -22,14 +22,14 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A share of records, and its 95 % interval."""
+    """A share of records, with its 95 % interval."""
 
     value: float
     interval: Interval
 
 
 def wilson(hits: int, trials: int) -> Share | None:
-    """The share of hits with the 95 % interval of Wilson (1927); None without trials."""
+    """The share of hits among trials, with its 95 % interval by Wilson (1927); None without trials."""
     if not trials:
         return None
     share, z2 = hits / trials, float(ndtri(0.5 * (1.0 + CONFIDENCE))) ** 2
@@ -39,22 +39,30 @@ def wilson(hits: int, trials: int) -> Share | None:
 
 
 def exact(hits: int, trials: int) -> Share | None:
-    """The share with the interval of Clopper and Pearson (1934), which covers at least 95 %; None without trials."""
+    """The share of hits among trials, with its interval by Clopper and Pearson (1934); None without trials.
+
+    The interval covers at least 95 %.
+    """
     return Share(value=hits / trials, interval=clopper_pearson(hits, trials, CONFIDENCE)) if trials else None
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """Exact two-sided p value of McNemar's test that people gain as often as they lose; 1 where nobody does either."""
+    """Exact two-sided p value of McNemar's test: whether as many people gain as lose.
+
+    It is 1 where nobody gains or loses.
+    """
     return min(1.0, 2.0 * float(bdtr(min(gained, lost), gained + lost, 0.5)))
 
 
 def beyond_retraining(broken: int, retrainings: Int[np.ndarray, "k"]) -> float | None:
-    """P value that a mere retraining breaks as many promises as the candidate or more; None without retrainings.
+    """P value of the hypothesis that the candidate breaks no more promises than a mere retraining does.
+
+    None without retrainings.
 
     Parameters
     ----------
     broken : number of promises that the candidate breaks
-    retrainings : number of promises that each retraining of the baseline breaks
+    retrainings : (k,), number of promises that each retraining of the baseline breaks
     """
     return (1 + int((retrainings >= broken).sum())) / (1 + len(retrainings)) if len(retrainings) else None
 
@@ -74,7 +82,10 @@ class PairedCosts:
 
 
 def paired_costs(before: Float[np.ndarray, "n"], after: Float[np.ndarray, "n"], seed: int) -> PairedCosts | None:
-    """Medians of change and ratio, with 95 % percentile intervals of a bootstrap of people; None without people."""
+    """How costs change from `before` to `after`: medians of the difference and the ratio; None without people.
+
+    Both have 95 % percentile intervals from a bootstrap of people.
+    """
     if not len(before):
         return None
     change, n = after - before, len(before)
@@ -97,11 +108,14 @@ def paired_costs(before: Float[np.ndarray, "n"], after: Float[np.ndarray, "n"], 
 
 
 def most_accepted(records: int) -> float:
-    """95 % upper bound on the share of accepted records, where none of `records` random ones is accepted; 1 for 0."""
+    """95 % upper bound on the share of accepted records, if none of `records` random ones is accepted.
+
+    It is 1 for no records.
+    """
     return 1.0 - (1.0 - CONFIDENCE) ** (1.0 / records) if records else 1.0
 
 
 def inside(limit: float, interval: Interval) -> bool:
-    """Whether a finite limit is in the closed interval, so that the true value may be on either side of it."""
+    """Whether a finite limit lies in the closed interval, so that the true value may be on either side of the limit."""
     low, high = interval
     return low <= limit <= high and math.isfinite(limit)
