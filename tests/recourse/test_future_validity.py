@@ -17,6 +17,7 @@ from app.recourse.counterfactual import FutureCertificate
 from app.recourse.frontier import FUTURE_VALIDITY, frontier
 from app.recourse.models.calibration import Calibration
 from app.recourse.models.committee import FutureModels, Futures
+from app.recourse.models.score import Output
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Status
 from app.recourse.robustness.invalidation import clopper_pearson
@@ -77,6 +78,22 @@ def test_bell_shaped_scores_are_aimed_at_by_their_mean(share: float) -> None:
     assert ndtr(z) < aim(share, 60, 60) / 60  # so it asks for less than a count does
     assert z < deviations(min(1.0, share + 0.05), 60, 60)
     assert math.isinf(deviations(share, 5, 5))
+
+
+def test_labels_are_counted() -> None:
+    """They have no bell: their mean and deviation would ask for less than a count does."""
+
+    def labels(models: FutureModels) -> FutureModels:
+        return replace(models, score_all=lambda X: np.where(models.score_all(X) >= 0.0, 1.0, -1.0))
+
+    futures = replace(FUTURES, search=labels(FUTURES.search), held_back=labels(FUTURES.held_back))
+    method = METHODS["growing_spheres"]
+    for factual_raw in REJECTED:
+        predict = lambda X: (loan_score(X) >= 0.0).astype(float)  # noqa: E731
+        problem, _ = ask(LOAN, predict, factual_raw.tolist(), rows_raw=ROWS, output=Output.LABEL, threshold=0.5)
+        result = solve(replace(problem, futures=futures, future_validity=0.9), method, method.params())
+        (one,) = result.counterfactuals
+        assert futures.search.shares(one.row_raw[None])[0] >= aim(0.9, MODELS, MODELS) / MODELS
 
 
 @pytest.mark.parametrize("name", list(METHODS))
