@@ -245,12 +245,13 @@ class CommitteeSearch:
 
     def _shares(self, scores: Float[np.ndarray, "*n m"]) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
         """Shares of the plain models and, in the mean over the stresses, of those under stress that accept."""
+        plain = (scores[..., self._plain] >= 0.0).mean(axis=-1)
         stressed = [
             (self._by_stress(scores, models, columns) >= 0.0).mean(axis=-1) for _, models, columns in self._stressed
         ]
+        together = np.concatenate(stressed, axis=-1).mean(axis=-1) if stressed else np.ones_like(plain)
         # A single record has scalars, which are arrays here too.
-        plain = np.asarray((scores[..., self._plain] >= 0.0).mean(axis=-1))
-        return plain, np.concatenate(stressed, axis=-1).mean(axis=-1) if stressed else np.ones_like(plain)
+        return np.asarray(plain), np.asarray(together)
 
     def _keep(self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n m"]) -> None:
         A, levels = self.actions, self._levels(scores)
