@@ -83,7 +83,7 @@ def notice_of(
     reasons = facts.reasons or {"reasons": (), "against": None}
     together = (answer.get("plan") or {"validity": {}})["validity"].get("future") if len(ways) > 1 else None
     left_out = len(found) < len(answer["counterfactuals"])
-    if left_out or any(_states(facts, one) for one in found):
+    if left_out or any(_states(facts, one) for one in found) or (together and together["all_interval"][0] < 0.01):
         together = None
     probability, points = factual and factual["probability"], factual and factual.get("points")
     accepts = None if facts.scale is None else language.points_text(facts.scale.threshold, facts.scale.threshold)

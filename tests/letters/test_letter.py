@@ -772,3 +772,12 @@ def test_what_is_promised_alike_of_several_ways_is_said_once(language: str, said
         letter = " ".join(written(language, counterfactuals=ways).split())
         assert letter.count("94") == times
         assert (said in letter) is alike
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "at least one of these 2 ways"), ("de", "einen dieser 2 Wege")])
+def test_a_letter_does_not_say_that_at_least_none_accept_all_ways(language: str, said: str) -> None:
+    future = way(share=1.0)["validity"]["future"] | {"any_interval": [0.9, 1.0]}
+    for least in (0.8, 0.004):
+        plan = {"validity": {"future": future | {"all_interval": [least, 1.0]}}}
+        ways = [way(1, amount=15700, share=1.0), way(2, guarantor=True, share=1.0)]
+        assert (said in " ".join(written(language, counterfactuals=ways, plan=plan).split())) is (least > 0.01)
