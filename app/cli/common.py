@@ -91,9 +91,9 @@ def open_registry(*, trust_pickle: bool | None = None) -> "Registry":
 
 @contextmanager
 def memory_limit(megabytes: int) -> Iterator[None]:
-    """Context in which this process may use only so many MiB of address space, like a child process; 0 for no limit.
+    """Context in which this process may use only `megabytes` MiB of address space, as child processes may; 0: no limit.
 
-    Raises `CommandError` where that is not enough.
+    Raises `CommandError` if the code in the context needs more.
     """
     before = resource.getrlimit(resource.RLIMIT_AS)
     if megabytes:
@@ -123,10 +123,10 @@ def progress_bar(what: str) -> "Iterator[Callable[[int, int], None]]":
 
 
 def one_thread(*, openmp: bool = False) -> None:
-    """Limit numeric libraries to one thread, as matrix products are small here; for libraries that are imported later.
+    """Limit to one thread those numeric libraries that are imported later, as matrix products are small here.
 
-    `openmp` says whether to limit OpenMP as well: it is used by libraries that train or ask trees, whose threads delay
-    each other on few processors.
+    `openmp` says whether to limit OpenMP as well. Libraries that train or ask trees use OpenMP; on few processors,
+    their threads delay each other.
     """
     from app.pool.child import ONE_THREAD
 

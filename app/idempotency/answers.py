@@ -59,7 +59,7 @@ class IdempotentAnswers:
         self._engine = engine
 
     def claim(self, name: str, digest: str, ids: str, now: datetime) -> Attempt | IdempotentAnswer:
-        """The answer that the request got before; if there is none, a new attempt, which holds the key for `LEASE`.
+        """The answer that the request got before; if there is none, a new attempt, which holds the key for a `LEASE`.
 
         Parameters
         ----------
@@ -89,15 +89,16 @@ class IdempotentAnswers:
         return attempt
 
     def renew(self, attempt: Attempt, now: datetime) -> None:
-        """Let the attempt hold its key for another `LEASE` from now; no effect once the request is answered."""
+        """Let the attempt hold its key for the time `LEASE` from now; no effect once the request is answered."""
         unanswered = _own(sa.update(answers), attempt).where(answers.c.status.is_(None))
         with writing(self._engine) as connection:
             connection.execute(unanswered.values(until=timestamp(now + LEASE)))
 
     def keep(self, attempt: Attempt, answer: IdempotentAnswer, recourse: str | None, now: datetime) -> bool:
-        """Keep an answer for `KEPT`, and return whether it is kept.
+        """Keep an answer for the time `KEPT`, and return whether it is kept.
 
-        It is not kept if its recourse was erased meanwhile, which frees the key, or if another attempt has taken over.
+        An answer is not kept if its recourse was erased meanwhile, which frees the key, or if another attempt has taken
+        over.
 
         Parameters
         ----------

@@ -214,7 +214,8 @@ class Explained:
 def reasons_first(asked: RecourseProblem, params: ReasonsParams | None) -> tuple[RecourseProblem, Explanation | None]:
     """Compute the reasons for the refusal; returns two items: the problem for the search that follows, and the reasons.
 
-    The problem returned has the model calls that remain. Without `params`, it is unchanged and the reasons are None.
+    In that problem, the black box may be asked only as often as the budget still allows. Without `params`, the problem
+    is `asked` itself and the reasons are None.
     """
     if params is None:
         return asked, None
