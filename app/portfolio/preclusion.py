@@ -9,6 +9,7 @@ records. Elsewhere random legal records bound the share that is accepted: that i
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -161,14 +162,20 @@ def _by_program(
     until = min(deadline, time.monotonic() + within_s)
     try:
         # Without a cost, any such record will do, which takes a third of the time.
-        if solve(np.zeros(program.size), -margin, until) is None:
-            return Preclusion(proof="optimised")
-        solved = solve(program.cost, margin, until)
+        found = [solve(np.zeros(program.size), -margin, until)]
     except (DeadlineExceeded, SolverFailed):
         return None
-    if solved is None or not actions.contains(solved.row_raw[None])[0]:
-        return None
-    return _if_accepted(black_box, solved.row_raw)
+    if found == [None]:
+        return Preclusion(proof="optimised")
+    with suppress(DeadlineExceeded, SolverFailed):  # then that record has to do
+        found.insert(0, solve(program.cost, margin, until))
+    for solved in found:
+        known = None
+        if solved is not None and actions.contains(solved.row_raw[None])[0]:
+            known = _if_accepted(black_box, solved.row_raw)
+        if known is not None:
+            return known
+    return None
 
 
 def _if_accepted(black_box: BlackBox, row_raw: Float[np.ndarray, "p"]) -> Preclusion | None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.errors import DeadlineExceeded
 from app.portfolio import preclusion as module
 from app.portfolio.preclusion import preclusion
 from app.questions.question import Question
@@ -28,6 +29,8 @@ from app.recourse.models.score import Output
 from app.recourse.models.tree_boxes import Boxes
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Status
+from app.recourse.search.mixed_integer import ActionProgram, Solved
+from app.recourse.search.rule_branching import solve_program
 from app.recourse.solve import METHODS, solve
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel
@@ -108,6 +111,27 @@ def test_no_random_legal_record_of_a_proven_person_is_accepted(
             asked, proven = asked + len(rows_raw), proven + 1
     assert proven > 20
     assert asked > 20_000
+
+
+def test_a_way_is_known_though_there_is_no_time_for_the_cheapest(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def solve_without_cost(program: ActionProgram, cost: np.ndarray, *rows: Any, deadline: float) -> Solved | None:
+        if cost.any():
+            raise DeadlineExceeded
+        return solve_program(program, cost, *rows, deadline=deadline)
+
+    monkeypatch.setattr(module, "MOST_ROWS", 0)
+    monkeypatch.setattr(module, "random_rows", lambda *_: pytest.fail("the program found a record"))
+    known = []
+    for patient in (True, False):
+        if not patient:
+            monkeypatch.setattr(module, "solve_program", solve_without_cost)
+        people = [small(loaded, record) for record in refused(loaded, 60, seed=16)]
+        known.append([preclusion(loaded.black_box, loaded.reference, actions) for actions in people])
+    assert [one.proof for one in known[0]] == [one.proof for one in known[1]]
+    assert [one.row_raw is None for one in known[0]] == [one.row_raw is None for one in known[1]]
+    assert 5 < sum(one.row_raw is not None for one in known[1]) < 55
 
 
 def test_planted_people_without_a_way_are_found(loaded: LoadedModel) -> None:
