@@ -223,7 +223,10 @@ class Backtester:
 
     @property
     def each(self) -> int:
-        """Number of stressed models for each date, stress and strength; together as many as a search uses today."""
+        """Number of stressed models for each date, stress and strength, at least 1.
+
+        All stressed models of a date together are at most as many as a search uses today.
+        """
         return max(1, self.choices.search // max(2, len(self.stresses)) // len(STRENGTHS))
 
     def _count(self, name: str) -> int:

@@ -117,7 +117,10 @@ class XgboostRecipe(_BoostedRecipe):
     name = "xgboost"
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """The training parameters under XGBoost's names: today's model's, or usual ones if trees stand in for it."""
+        """Find the training parameters, under XGBoost's names.
+
+        They are those of today's model or, where boosted trees stand in for a model of another kind, usual ones.
+        """
         with library("xgboost"):
             import xgboost  # noqa: F401
         if self.stand_in:
@@ -263,7 +266,10 @@ class LightgbmRecipe(_BoostedRecipe):
     name = "lightgbm"
 
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
-        """The training parameters under LightGBM's names: today's model's, or usual ones if trees stand in for it."""
+        """Find the training parameters, under LightGBM's names.
+
+        They are those of today's model or, where boosted trees stand in for a model of another kind, usual ones.
+        """
         with library("lightgbm"):
             import lightgbm  # noqa: F401
         if self.stand_in:

@@ -158,7 +158,7 @@ class _Rehearsal:
 
     @property
     def sets(self) -> dict[SetName, range]:
-        """By name of each set of future models, the indices of its models."""
+        """The indices of the models in each set of future models, by the set's name."""
         first, plain = self.spec.search, self.spec.search + self.spec.held_back
         found: dict[SetName, range] = {"search": range(first), "held_back": range(first, plain)}
         if self.stresses:

@@ -96,7 +96,7 @@ class Rehearsals:
             self._watch.start()
 
     async def close(self) -> None:
-        """Stop watching."""
+        """Stop watching for versions without future models."""
         await self._watch.close()
 
     async def _look(self) -> None:

@@ -55,7 +55,7 @@ class StandInRecipe:
         self.score = score
 
     def families(self, records: Records) -> dict[str, Recipe]:
-        """By name of each model family that the installed libraries can train, its recipe."""
+        """The recipe of each model family that the installed libraries can train, by the family's name."""
         model = self.model
         found: dict[str, Recipe] = {}
         trees_only = model.registered.columns.has_nan

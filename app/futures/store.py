@@ -159,7 +159,7 @@ class FuturesRecord(Part):
 
 
 def can_have_futures(model: RegisteredModel) -> bool:
-    """Whether a server may make future models of a version that nobody asked for.
+    """Whether a server may make future models of a version without being asked.
 
     It may if the version has a label, its manifest wants future models, and its files are trusted.
     """
@@ -177,8 +177,9 @@ READY = (
 def status(model: RegisteredModel) -> Json:
     """What is known about the future models of a version, without loading any.
 
-    ``status`` is ``none``, ``pending``, ``ready`` or ``failed``; ``detail`` says why the last rehearsal failed. It
-    stays ``ready`` while models that can be used exist, even if others are being made or their rehearsal fails.
+    ``status`` is ``none``, ``pending``, ``ready`` or ``failed``; ``detail`` says why the last rehearsal failed.
+    ``status`` stays ``ready`` while models that can be used exist, even if others are being made or their rehearsal
+    fails.
     """
     found = _found(model)
     if found is not None and not _damage(model, found):
@@ -217,7 +218,7 @@ def _may_exist(path: Path) -> bool:
 
 
 def failure(model: RegisteredModel) -> str | None:
-    """Why the last rehearsal of a version failed; None if it succeeded, or has begun again."""
+    """Why the last rehearsal of a version failed; None if it succeeded, or a new one has begun."""
     try:
         content = read_regular(model.directory / PARTIAL / FAILED)
         return Failure.model_validate_json(content).detail
@@ -268,7 +269,7 @@ def _damage(model: RegisteredModel, record: FuturesRecord) -> bool:
 
 
 def load_futures(model: RegisteredModel) -> Futures | None:
-    """The future models of a version; None where it has none that can be used, and the log then says why.
+    """The future models of a version; None where it has none, or none that can be used, which is then logged.
 
     Loaded models stay in memory until ``futures.json`` changes, so every question can call this. Shares of these models
     are corrected by the version's present ``calibration.json``.

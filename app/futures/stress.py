@@ -178,7 +178,7 @@ def _places(values: Float[np.ndarray, "n"]) -> tuple[Float[np.ndarray, "n"], Flo
 def along(
     features: Sequence[Feature], rows_raw: Float[np.ndarray, "n p"], path: Path, column: str
 ) -> Float[np.ndarray, "n"]:
-    """The values of a column as numbers that keep the column's order; NaN for values without a place in it.
+    """The values of a column as numbers that keep the column's order; NaN for a value without a place in this order.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ def alone(model: RegisteredModel) -> Iterator[None]:
     Raises
     ------
     ModelUnusable : the directory of the version cannot be opened
-    RehearsalRunning : another process is making them
+    RehearsalRunning : another process is making future models of the version
     """
     try:
         descriptor = os.open(model.directory, os.O_RDONLY)

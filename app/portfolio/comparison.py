@@ -52,7 +52,7 @@ class Decisions(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRecourse(AnswerPart):
-    """How many people whom the baseline refuses have recourse, with the baseline and with the candidate."""
+    """How many people whom the baseline refuses have recourse, with each version."""
 
     found_before: int
     """The baseline has an answer for them."""

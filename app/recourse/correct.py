@@ -49,7 +49,7 @@ EXTRA_MARGINS = np.array([0.0, 1.0, 2.0, 4.0, 8.0])
 
 
 class CorrectionStatus(StrEnum):
-    """Outcome of a correction; each one is an answer."""
+    """Outcome of a correction; none is an error."""
 
     CORRECTED = "corrected"
     UNCHANGED = "unchanged"

@@ -16,7 +16,7 @@ from app.recourse.reports import MethodReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseCertificate(AnswerPart):
-    """What Gaussian noise on the record does: the advice is followed inexactly."""
+    """How the record withstands Gaussian noise: advice that is followed inexactly."""
 
     std: float | Mapping[str, float] = field(metadata=EXACT)
     """Of the noise, in standardised units; for all numeric features, or by feature."""
@@ -72,7 +72,7 @@ class ShiftCertificate(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointCertificate(AnswerPart):
-    """Noise and a change of the model together."""
+    """How the record withstands noise and a change of the model together."""
 
     lower: float
     """Lower bound on the probability of a favourable decision, over the same ball as `shift.gelbrich`; with `moments`
@@ -83,7 +83,7 @@ class JointCertificate(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredFuture(AnswerPart):
-    """What later versions of the model kept of promises like this one, which is less than the future models say."""
+    """What later versions of the model kept of promises like this one: less than the future models say."""
 
     share: float
     """Share kept, in [0, 1]; the letter and the page state it in place of what the future models say."""
@@ -112,7 +112,7 @@ class KeptBefore(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint(AnswerPart):
-    """A point of the curve of strength."""
+    """A point of the curve of share by strength."""
 
     strength: float = field(metadata=EXACT)
     """How far applicants change, from 0: not at all."""

@@ -96,8 +96,8 @@ class Reference:
     def weights(self) -> Float[np.ndarray, "d"]:
         """Weights of a linear model fitted to the scores, one for each encoded column.
 
-        All numbers are fitted together; the weight of each level is the mean of what they leave unexplained. Means are
-        shrunk to 0 as if there were `PRIOR_RECORDS` further records of mean score.
+        All numbers are fitted together; the weight of each level is the mean of what the numbers leave unexplained.
+        Means are shrunk to 0 as if there were `PRIOR_RECORDS` further records of mean score.
         """
         scores = np.clip(np.nan_to_num(self.scores), -LOGIT_LIMIT, LOGIT_LIMIT)
         w, columns = np.zeros(self.space.d), self.space.numeric_columns

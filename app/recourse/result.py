@@ -51,7 +51,7 @@ class PlanFutureCertificate(AnswerPart):
 class PlanCertificate:
     """Bounds on the probability that a linear model accepts all members of a plan.
 
-    They hold over all distributions of its weights in the certificate's Gelbrich ball.
+    They hold over all distributions of the model's weights in the certificate's Gelbrich ball.
     """
 
     lower: float

@@ -128,9 +128,9 @@ class _FutureShift(Shift):
     def plan_moments(self, rows_raw: Float[np.ndarray, "n p"]) -> WeightMoments:
         """Moments of the held-back models' weights that describe the scores of several raw rows together.
 
-        For a smooth model, they are moments of linear fits to the held-back models; being regular, these give a joint
-        bound several times as high as scores of the rows alone. For a model in steps, such as trees, only these scores
-        are used.
+        For a smooth model, they are moments of linear fits to the held-back models. Such fits are regular, so their
+        joint bound is several times as high as one from scores of the rows alone. For a model in steps, such as trees,
+        only scores of the rows are used.
         """
         if self._problem.black_box.gradient is not None:
             return self._held_back

@@ -160,9 +160,9 @@ class Questions:
         return replace(result, diagnostics=Diagnostics.since(began, self.meter.calls - calls, self.meter.rows - rows))
 
     def providing(self, but: Frozen) -> Groundwork | None:
-        """The `Groundwork` after the person provides all missing values that can be provided; None if there are none.
+        """The `Groundwork` after the person provides all missing values that can be provided.
 
-        `but` has the indices of features that stay missing.
+        None if no missing value can be provided. `but` has the indices of features that stay missing.
         """
         actions = provided(self.groundwork.problem.action_set, but=but)
         if actions is None:
@@ -218,7 +218,7 @@ class _Question:
         """The same with the share of future models that this question asks for; answers are compared by it."""
 
     def ask(self, frozen: Frozen, most_changes: int | None = None) -> Grounded | None:
-        """The better of two answers: one in which the person provides missing values, and one in which not.
+        """The better of two answers: with the missing values that the person can provide, and without them.
 
         The features in `frozen` stay as they are. None where a change that the request includes is then impossible.
 

@@ -20,9 +20,9 @@ from app.recourse.models.meter import Meter
 
 
 def with_steps(actions: ActionSet, meter: Meter, found: Sequence[Counterfactual]) -> list[Counterfactual]:
-    """The counterfactuals in `found`; each with several changes gets its steps. Takes at most one model call.
+    """The counterfactuals in `found`; those of several changes get the steps in which to make them.
 
-    Where time or budget are used up, all are returned without steps.
+    This takes at most one model call. Where time or budget are used up, all are returned without steps.
 
     Parameters
     ----------

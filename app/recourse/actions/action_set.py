@@ -123,8 +123,8 @@ class ActionSet:
     def is_box(self) -> bool:
         """Whether the set is a product of intervals.
 
-        It is not with a lattice, categories, a least change, rules, a time that changes share, or a largest number of
-        changes.
+        False where it has a lattice, categories, a least change, rules, a time that changes share, or a largest number
+        of changes.
         """
         return not (self.step_raw.any() or self.has_gaps or self.is_coupled or self.max_changes is not None)
 
@@ -244,8 +244,8 @@ class ActionSet:
     ) -> Float[np.ndarray, "n p"]:
         """Rows with each number rounded to a value that may be proposed, within the range of its feature.
 
-        A number is rounded towards the number in the same place of `toward_raw`. It is rounded to the nearest value
-        without `toward_raw`, and where both numbers are equal. Values equal to the factual stay.
+        A number is rounded towards the number in the same place of `toward_raw`. It is rounded to the nearest such
+        value if `toward_raw` is None, or has the same number there. Values equal to the factual stay.
         """
         fact, toward, lattices = self.factual_raw, rows_raw if toward_raw is None else toward_raw, self._lattices
         changed = rows_raw != fact

@@ -86,7 +86,7 @@ class Asked:
 
 
 def limits_of(feature: Feature, fact: float, asked: Asked) -> list[Limit]:
-    """Every limit on a feature of a person whose raw value is `fact`; empty where advice never changes that value."""
+    """Every limit on a feature whose present raw value is `fact`; empty where advice never changes this value."""
     if is_still(feature, fact):
         return []
     constraints, distance = asked.constraints, distance_within(feature, asked.months)

@@ -173,7 +173,7 @@ def weight_faults(space: FeatureSpace, weights: Mapping[str, float]) -> list[Fau
 def unknown_feature(space: FeatureSpace, name: str, pointer: str) -> Fault:
     """The fault of a name in a request that is no feature, or that is a derived feature.
 
-    A request sets no derived feature: it follows from others.
+    A request must not set a derived feature, since its value follows from other features.
     """
     others = "is not a feature of this model; the features are " + ", ".join(space.names)
     return derived_feature(space, name, pointer) or Fault(pointer, others)

@@ -32,8 +32,8 @@ def check_inclusion(
 
     Raises
     ------
-    InvalidRequest : the applicant cannot make some change; the error has a fault for each, with a pointer into
-        ``/must_include``
+    InvalidRequest : the applicant cannot make some change; the error has a fault for each such change, with a pointer
+        into ``/must_include``
     """
 
     def faults() -> Iterator[Fault]:

@@ -23,7 +23,8 @@ BESIDE = 0.01
 def provided(actions: ActionSet, *, but: Collection[int] = ()) -> ActionSet | None:
     """The action set of the person once every missing number that can be provided has been provided.
 
-    None where there is no such number. A typical value stands for what the person will state, or the included one.
+    None where there is no such number. The value provided is the one that the request includes or, without it, a
+    typical one.
 
     Parameters
     ----------

@@ -142,8 +142,8 @@ class Comparison:
     def repaired(self, rows_raw: Float[np.ndarray, "n p"], movable: Bool[np.ndarray, "p"]) -> Iterator[Repaired]:
         """Rows repaired by one number: for each movable number, an item with all rows where the comparison is false.
 
-        In the rows of an item, Newton's method has moved this number towards where the comparison is true; it may end
-        before. An item also has the direction in which to round each number: -1, 1, or 0 for the nearest.
+        In the rows of an item, Newton's method has moved this number towards where the comparison is true; it may stop
+        short of that. An item also has the direction in which to round each number: -1, 1, or 0 for the nearest.
         """
         rows_raw = rows_raw[~self.allows(rows_raw)]
         for one in self.inputs:
@@ -244,7 +244,7 @@ Condition: TypeAlias = Comparison | LevelTest | AllOf | AnyOf
 
 @dataclass(frozen=True, slots=True)
 class LogicRule:
-    """The rule that its `condition` is true in a record, or undecided because of a missing value or special code."""
+    """The rule that a `condition` is true in a record, or undecided because of a missing value or special code."""
 
     text: str
     condition: Condition

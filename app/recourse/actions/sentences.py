@@ -67,8 +67,7 @@ def changes(
 
     Parameters
     ----------
-    accepted : by feature index, the values with which the model accepts the record, for missing values that the person
-        states
+    accepted : by index of a missing feature that the person states, the values of this feature that the model accepts
     """
     months, total = clock.each(row_raw[None])[0], float(clock.total(row_raw[None])[0])
     by_time = clock.passive & ~clock.against(row_raw[None])[0]

@@ -102,7 +102,10 @@ class Clock:
         """Whether changes compete for the time, so that ranges of single features do not say what is possible."""
 
     def each(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """Months until each feature has its value in the row; 0 if it is unchanged, or never reached as time passes."""
+        """Months until each feature has its value in the row.
+
+        0 where the value is unchanged, and where time never brings it.
+        """
         months = self._made(rows_raw)
         months[:, self._passive] = self._passed(rows_raw)
         return months
@@ -139,7 +142,10 @@ class Clock:
         return np.asarray(months.sum(axis=1) if self.sequential else months.max(axis=1, initial=0.0))
 
     def total(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        """Months until the person has each record: until all own changes are made and time has brought its part."""
+        """Months until the person has each record.
+
+        These end when the person's own changes are made, and time has brought all other changes.
+        """
         if self.stands_still:
             return np.zeros(len(rows_raw))
         return np.maximum(self.changes(rows_raw), self._passed(rows_raw).max(axis=1, initial=0.0))
@@ -149,7 +155,7 @@ class Clock:
         return self._after(rows_raw, self.changes(rows_raw)) if self._passive.size else rows_raw
 
     def waiting(self) -> Float[np.ndarray, "n p"]:
-        """Raw rows in which only time has passed, for several times up to `months`; the shortest first.
+        """Raw rows in which only time has passed, at several times up to `months`; the shortest time first.
 
         There are no rows where time changes nothing, or `months` is infinite.
         """
@@ -166,10 +172,7 @@ class Clock:
         return np.asarray(months <= self.months * (1.0 + SLACK)) & self._shows(rows_raw, months)
 
     def keeps_pace(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Mask of the rows in which all features that time moves agree on the time passed, or none has moved.
-
-        The time passed is the `total` of the row.
-        """
+        """Mask of the rows in which features that time moves have moved for the row's `total` time, or not at all."""
         return self._shows(rows_raw, self.total(rows_raw))
 
     def _shows(self, rows_raw: Float[np.ndarray, "n p"], months: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:

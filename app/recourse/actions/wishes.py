@@ -60,7 +60,7 @@ class Wishes(InputPart):
         return tuple(tuple(sorted({j for j in one if j is not None})) for one in columns if None not in one)
 
     def included_raw(self, space: FeatureSpace) -> Mapping[int, float | None]:
-        """The raw number that each feature that must change has to change to, by column index; None for any change."""
+        """By index of each feature that must change, the raw number it must change to; None for any change."""
         found: dict[int, float | None] = {}
         for name, to in self.included():
             j = space.index(name)
@@ -136,7 +136,7 @@ def _change_faults(space: FeatureSpace, change: ChangeTo, pointer: str) -> Itera
 
 
 def excluded_values(feature: Feature, fact: float, exclude: Exclude) -> list[float]:
-    """Raw numbers to which `exclude.changes` forbids to change a feature.
+    """The raw numbers that `exclude.changes` rules out for one feature.
 
     The person's own value `fact`, missing values and special codes are left out.
     """

@@ -100,7 +100,9 @@ class Expression:
         return tuple(dict.fromkeys(leaf.name for leaf in self.leaves()))
 
     def evaluate(self, values: Mapping[str, Float[np.ndarray, "*n"]]) -> Float[np.ndarray, "*n"]:
-        """The value of the formula for arrays of one shape, by feature name; a division by zero gives infinity or NaN.
+        """Evaluate the formula on arrays of one shape, given by feature name.
+
+        A division by zero gives infinity or NaN.
 
         Raises
         ------

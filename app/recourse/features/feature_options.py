@@ -51,7 +51,7 @@ class Advice(InputPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Takes(InputPart):
-    """How long a change takes; the parts add up."""
+    """How long a change takes; the times add up."""
 
     months: Annotated[float, Ge(0)] = 0.0
     """For any change."""

@@ -90,7 +90,7 @@ class ModelColumns:
         return (seen if state == MISSING else state) - stands
 
     def rows(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n q"]:
-        """Raw rows of `space` converted to raw rows of the model, in its order.
+        """Raw rows of `space` converted to raw rows of the model, in the model's order of features.
 
         Derived features are added, and each missing number becomes what the model takes for it.
         """

@@ -68,9 +68,9 @@ class Comparison:
 def usual_raw(feature: Feature, column_raw: Float[np.ndarray, "n"]) -> float:
     """The usual value in one column of raw values: the value that most people have, or else a middle value.
 
-    The middle value is the mean of amounts, the median of whole numbers and of levels, the most common category. A
-    number that at least the share `COMMON` of the records has comes before it: nobody has the mean of many zeros and a
-    few large amounts. Missing values and special codes count only where there is nothing else.
+    The middle value is the mean of amounts, the median of whole numbers and of levels, the most common category. If at
+    least the share `COMMON` of the records has the same number, this number is taken instead: nobody has the mean of
+    many zeros and a few large amounts. Missing values and special codes count only where there is nothing else.
     """
     quantities = column_raw[~np.isin(column_raw, feature.states_raw)]
     if quantities.size and feature.is_number:
@@ -102,8 +102,8 @@ def departure(feature: Feature, value_raw: float, usual_raw: float) -> Departure
 def is_unadvised(feature: Feature, departed: Departure | None) -> bool:
     """Whether the lender takes the value for a good one, although it differs from the usual one.
 
-    The lender does where advice may only move the feature further away from the usual value, since no advice is to
-    drink or to owe more. The lender also does by stating a reason only for values on the other side of the usual one.
+    This is so where advice may only move the feature further away from the usual value, since no advice is to drink or
+    to owe more. It is also so where the lender states a reason only for values on the other side of the usual one.
     """
     if departed is None:
         return False

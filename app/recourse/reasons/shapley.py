@@ -43,7 +43,8 @@ LEAST_RECORDS = 8
 class Contributions:
     """The contribution of each feature to a score.
 
-    The contributions add up to the difference between the score and the mean score of the records compared with.
+    The contributions add up to the difference between the score and the mean score of the records that it is compared
+    with.
     """
 
     values: Float[np.ndarray, "p"]

@@ -41,7 +41,7 @@ CLOSE_MARGIN = 0.1
 
 @lru_cache(maxsize=256)
 def aim(share: float, search: int, held_back: int) -> int:
-    """Number of models in the search set that must accept a record, so that it will likely reach `share` held back.
+    """Number of models in the search set that must accept a record so that, likely, `share` of the held-back ones do.
 
     The search picks records that the search set accepts, so one acceptance is not counted. The number of acceptances
     among the `held_back` models then has a beta-binomial law. The answer is the smallest number with which at least

@@ -77,10 +77,10 @@ def verify_fallback(draft: Draft) -> None:
 
 
 def verify_offered(draft: Draft, rows_raw: Float[np.ndarray, "n p"]) -> None:
-    """Verify records that the caller expects the model to accept; the answer is the cheapest that it accepts.
+    """Verify records that the caller expects the model to accept; the cheapest accepted one becomes the answer.
 
-    Changes of this record are then undone or made smaller, as long as the model accepts the result. The answer may miss
-    the method's own constraint, but not a promise that the method measures.
+    Its changes are then undone or made smaller, as long as the model accepts the result. The answer may miss the
+    method's own constraint, but not a promise that the method measures.
     """
     candidates = draft.candidates if isinstance(draft.candidates, Candidates) else None
     row_raw: Float[np.ndarray, p] | None = None
