@@ -109,7 +109,7 @@ PASSES, FAILS, OPEN = 0, 1, 3
 
 
 def exit_code(judged: Sequence[Judged], *, sure: bool) -> int:
-    """The exit code of the command: 0 if all conditions hold, 1 if some do not, 3 if the answer is not sure.
+    """The exit code of the command: 0 if all conditions hold, 1 if some do not, 3 if some are not sure.
 
     Without `sure`, only the values decide, and 3 does not occur. With `sure`, the code is 1 if the whole interval of
     some condition is beyond its limit; else 3 if some interval contains its limit; else 0.

@@ -171,7 +171,7 @@ class _People:
     def limits_in_the_way(self) -> tuple[LimitInTheWay, ...]:
         """Limits whose removal gives people a way to a yes; those first that stand in the way of most people.
 
-        Each has its curve: how many people have a way if it gives by so much.
+        Each has its curve: by how much the limit is widened, and how many people then have a way.
         """
         found = []
         for (limit, feature, lender_set), steps in self.limits.items():

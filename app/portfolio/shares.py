@@ -82,7 +82,7 @@ class PairedCosts:
 
 
 def paired_costs(before: Float[np.ndarray, "n"], after: Float[np.ndarray, "n"], seed: int) -> PairedCosts | None:
-    """How costs change from `before` to `after`: medians of the difference and the ratio; None without people.
+    """How costs change from `before` to `after`: median difference, and ratio of medians; None without people.
 
     Both have 95 % percentile intervals from a bootstrap of people.
     """

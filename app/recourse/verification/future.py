@@ -67,12 +67,18 @@ def aim(share: float, search: int, held_back: int) -> int:
 
 @lru_cache(maxsize=256)
 def deviations(share: float, search: int, held_back: int) -> float:
-    """The same for scores that are bell-shaped, of which mean and deviation say more than signs do.
+    """How far a record's mean score by the search set must exceed 0, in standard deviations of these scores.
+
+    If scores are normally distributed, at least `share` of the held-back models then accept the record with probability
+    `SURE`. Mean and deviation say more than the number of models that accept, which `aim` counts.
+
+    Parameters
+    ----------
+    search, held_back : numbers of models in the search set and among the held-back models
 
     Returns
     -------
-    how many standard deviations between the models of the search set their mean score must exceed 0 by; infinite where
-    these are too few, or where even the most is not enough
+    > 0; infinite where the search set has fewer than `FEWEST_SCORES` models, or no number up to `MOST_DEVIATIONS` fits
     """
     needed = models_needed(share, held_back)
 
