@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -449,7 +450,7 @@ def test_the_budget_of_a_remote_model_is_not_for_all_promises(versions: Path, mo
 
 
 def test_a_stored_request_has_the_same_answer_again(
-    server: Server, promised: list[dict[str, Any]], versions: Path
+    server: Server, promised: list[dict[str, Any]], versions: Path, tmp_path: Path
 ) -> None:
     nothing = ask(
         server.client, constraints={"immutable": ["income", "amount", "savings", "guarantor", "housing", "age"]}
@@ -468,4 +469,9 @@ def test_a_stored_request_has_the_same_answer_again(
     assert record.personal_data
     other = replace(record.personal_data, request=ledger.find(full["id"]).personal_data.request)
     assert "counterfactuals" in replay(store, replace(record, personal_data=other), 1.0)
+    shutil.copytree(versions, tmp_path / "store")
+    Registry(tmp_path / "store").retire("loan@1")
+    assert replay(Store(root=str(tmp_path / "store")), record, 1.0) == [], (
+        "by the version that answered, though retired"
+    )
     engine.dispose()
