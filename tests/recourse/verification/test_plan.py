@@ -61,3 +61,14 @@ def test_refused_members_are_replaced_in_the_same_call_to_the_same_end(accepted_
         assert [found.row_raw.tolist() for found in one.found] == expected
         assert one.warnings == at_once.warnings
         assert "refused" in one.warnings[0]
+
+
+@pytest.mark.parametrize(("accepted_from", "own"), [(3.5, 2), (4.5, 1), (20.0, 0)])
+def test_a_plan_that_records_of_no_method_fill_up_says_so(accepted_from: float, own: int) -> None:
+    problem, _ = question(accepted_from)
+    draft, _ = verified(problem)
+    rows = [one.row_raw.tolist() for one in draft.found]
+    proposed = [row for row in rows if row in [*PLAN.tolist(), *OTHERS.tolist()]]
+    assert len(proposed) == own
+    assert all(row[0] >= accepted_from for row in rows)
+    assert draft.fallback == (len(rows) > own) == (own < 2)
