@@ -357,7 +357,7 @@ def _common(inputs: Sequence[TreeInput]) -> TreeInput | None:
 
 
 class Apart:
-    """Keeps each member in a file of its own; asks the members one after the other."""
+    """Keeps each future model in a file of its own, and asks one model after the other."""
 
     def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
         """The unchanged file of each member, named by the member's number."""

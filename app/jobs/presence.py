@@ -74,7 +74,7 @@ class Presence:
         return bool(said)
 
     def spared(self) -> set[str]:
-        """Executor ids whose work no other process may take: of running processes, and all that operators chose."""
+        """Executor ids whose work no other process may take: those of running processes, and ids that operators set."""
         with self._engine.connect() as connection:
             return set(connection.scalars(sa.select(workers.c.id).where(_alive(self._engine) | workers.c.named)))
 

@@ -170,7 +170,7 @@ class Access:
 
         Parameters
         ----------
-        hosts : values of all Host headers; an empty list passes, as browsers always send one
+        hosts : values of all Host headers; an empty list passes, since it is no browser's: browsers send a Host header
         arrived_at : the address of this machine at which the request arrived
         """
         if not hosts:

@@ -82,7 +82,7 @@ Rule: TypeAlias = tuple[Move, ...]
 
 
 class Rules:
-    """Several common ways as arrays, which make the records of all ways for one person at once."""
+    """Several common ways as arrays; makes one person's records after each of these ways, all at once."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)

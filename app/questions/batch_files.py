@@ -159,7 +159,7 @@ class Batch:
         return map(Reader(self.model.space.schema, self._count()[1]).row, _records(self.source))
 
     def finish(self) -> Counter[str]:
-        """Write the output from the lines of all rows, and return how many lines have each status."""
+        """Write the output file from the answers to all rows, and return how many answers have each status."""
         counts: Counter[str] = Counter()
         if self.output.suffix == LINES:
             unfinished = self.output.with_name(f"{self.output.name}.tmp")

@@ -43,7 +43,7 @@ class FrontierQuestion(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point(AnswerPart):
-    """The answer at one value of the parameter."""
+    """The answer at one value of the parameter that the frontier varies."""
 
     value: float = field(metadata=EXACT)
     """Value of the parameter."""

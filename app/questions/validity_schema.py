@@ -37,7 +37,7 @@ class ValidityRequest(ModelQuestion):
         return request
 
     def terms(self) -> Terms:
-        """The request's fields outside its question, and the name of the field that has the applicant's record."""
+        """The request's fields that are no part of its question, and the name of the field with the applicant."""
         return replace(super().terms(), record=self._record)
 
     def question(self) -> ValidityQuestion:

@@ -85,11 +85,11 @@ def correct(
     *,
     plan_s: float = math.inf,
 ) -> Correction:
-    """Correct an existing plan: replace members so that the lower bound on all being accepted rises.
+    """Replace members of a given plan so that a lower bound on the probability that all are accepted rises.
 
     Parameters
     ----------
-    plan_s : seconds for the joint bounds before the correction, and again for the joint bounds after it; a member is
+    plan_s : seconds to compute the bounds on that probability, once before and once after the correction; a member is
         not changed if its correction cannot be shown to help in this time
 
     Raises

@@ -92,7 +92,7 @@ class Groundwork:
         return other
 
     def asking(self, future_validity: float | None) -> "Groundwork":
-        """The groundwork for the same question with this `future_validity`; it shares survey and samples."""
+        """A copy of this groundwork for another `future_validity`; both share the model's survey and samples."""
         if future_validity == self.problem.future_validity:
             return self
         other = self._like(replace(self.problem, future_validity=future_validity))

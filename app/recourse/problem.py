@@ -122,7 +122,7 @@ class Reference:
         return tuple(shown)
 
     def unseen(self, row_raw: Float[np.ndarray, "p"]) -> list[str]:
-        """Sentences on values of a record outside the range of all reference records, without protected features."""
+        """A sentence for each value of an unprotected feature that is outside the range of the reference records."""
         sentences = []
         for feature, value, (known, low, high) in zip(self.space.features, row_raw.tolist(), self._shown, strict=True):
             if feature.protected or value in known or low <= value <= high:

@@ -244,7 +244,7 @@ Condition: TypeAlias = Comparison | LevelTest | AllOf | AnyOf
 
 @dataclass(frozen=True, slots=True)
 class LogicRule:
-    """The rule that a `condition` is true in a record, or undecided because of a missing value or special code."""
+    """Holds if `condition` is true of a record, or cannot be decided because of a missing value or special code."""
 
     text: str
     condition: Condition

@@ -167,7 +167,7 @@ class LinearForms:
         return LinearForm({}, value)
 
     def name(self, name: str) -> LinearForm:
-        """The linear form of `name` in `known`, or else the feature `name` itself with weight 1."""
+        """The linear form that `known` holds for the feature `name`; if none, the feature itself with weight 1."""
         return self.known.get(name) or LinearForm({name: 1.0}, 0.0)
 
     def level(self, name: str, numbers: tuple[float, ...]) -> LinearForm:  # noqa: ARG002 - as in Arithmetic

@@ -71,7 +71,7 @@ class MovesWithTime(InputPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaxChange(InputPart):
-    """How far a number may move at most; the tighter one counts where both are given."""
+    """How far a number may move at most; of two limits, the tighter one counts."""
 
     relative: Annotated[float, Gt(0)] | None = None
     """Share of the person's own value."""

@@ -134,8 +134,9 @@ class Margin:
 class Guarantee:
     """Validity of a member: a lower bound on the probability that a retrained model accepts it.
 
-    The bound holds for every distribution of models within a Gelbrich distance. The validity of a plan is the mean over
-    its members. The joint lower bound of J members is at least the sum of their own lower bounds, minus (J - 1).
+    The bound holds for every distribution of models within a Gelbrich distance. The validity of a plan is the mean of
+    its members' bounds. The joint lower bound of J members is at least the sum of their own lower bounds, minus
+    (J - 1).
     """
 
     moments: WeightMoments

@@ -36,8 +36,9 @@ def minimising(
 ) -> Candidates:
     """Candidates that minimise loss plus weighted cost; if the black box refuses one, the cost weight is lowered.
 
-    An extra margin of one logit divides the cost weight by e. For a small cost weight, this raises the score by about
-    one. The answer is the accepted row with the least objective, so extra margins do not change what is minimised.
+    The weight is lowered by an extra margin: each logit of it divides the weight by e. For a small cost weight, this
+    raises the score by about one. The answer is the accepted row with the least objective, so extra margins do not
+    change what is minimised.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ class StressedModels:
         return self.models.count // (len(self.stresses) * len(self.strengths))
 
     def accepted(self, scores: Float[np.ndarray, "n k"]) -> Int[np.ndarray, "n s t"]:
-        """Number of models that accept each row, by stress and by strength; models of weaker strengths count too."""
+        """Number of models that accept each row, by stress and strength; a strength counts weaker ones' models, too."""
         yes = (scores >= 0.0).reshape(len(scores), len(self.stresses), len(self.strengths), self.each)
         return np.asarray(yes.sum(axis=3).cumsum(axis=2))
 

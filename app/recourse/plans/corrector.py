@@ -152,7 +152,7 @@ class Corrector:
         return self.search.relaxation(self.params.margin / self.length)
 
     def requirement(self, row_raw: Float[np.ndarray, "p"], margin: float) -> Float[np.ndarray, "p"] | None:
-        """The legal row nearest to a member with a mean score of at least `margin`; None if there is no such row.
+        """Of the legal rows with a mean score of at least `margin`, the one nearest to a member; None if there is none.
 
         The mean score is the score under the mean of the retrained models. Numbers are projected exactly and rounded
         away from the boundary; categories change only by single moves.

@@ -44,7 +44,7 @@ POOL_SHARE = 0.5
 
 
 class PeopleSearch:
-    """Searches plans for one applicant that minimise the objective in people's terms.
+    """Searches plans for one applicant that minimise a `PeopleObjective`: cost, number of changes, diversity.
 
     Parameters
     ----------

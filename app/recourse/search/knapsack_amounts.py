@@ -72,8 +72,8 @@ class Item:
 class Movable:
     """Items that may all move, in the order in which a search decides them: level t decides item ``order[t]``.
 
-    Items with `leaps` count as continuous from 0 on. For each level, the object keeps the undecided items in order of
-    cost per gain, and the sums of gains and costs from which a bound on the cost follows.
+    An item that leaps counts as if it could move by any amount from 0. For each level, the object keeps the undecided
+    items in order of cost per gain, and the sums of gains and costs from which a bound on the cost follows.
     """
 
     def __init__(self, items: Sequence[Item]) -> None:

@@ -90,7 +90,7 @@ class _Chosen:
 
     @property
     def limits(self) -> Limits:
-        """The levels and features that are fitted and searched."""
+        """Which levels of categories and which features the surrogate fits and the search changes."""
         most, groups = MOST_LEVELS, self.space.groups[self.actions.movable[self.space.groups]].tolist()
         sizes = np.array([len(self.actions.levels(g)) for g in groups])
         while most > FEWEST_LEVELS and np.minimum(sizes, most).sum() > MOST_COLUMNS:

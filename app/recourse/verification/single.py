@@ -346,15 +346,15 @@ class _Best:
     def keep(
         self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"], *, proposed: bool = True
     ) -> Bool[np.ndarray, "n"]:
-        """Keep the best good answer among the rows; without an accepted row, the refused one with the highest score.
+        """Keep the best row that is accepted and has the promised validity; if none is accepted, the best refused row.
 
         Parameters
         ----------
-        proposed : whether the method proposed the rows, so that they meet its own constraint
+        proposed : whether the method proposed the rows; such rows meet its own constraint
 
         Returns
         -------
-        Mask of the good answers: accepted, and keeping a promise that the method measures.
+        Mask of the rows that are accepted and have the validity that the method promises, if it measures one.
         """
         draft = self.draft
         good = draft.problem.black_box.accepts(scores)

@@ -92,7 +92,7 @@ class Wire:
         return self._ask("POST", self._url, sent, content, limit, until)
 
     def get(self, url: str, *, limit: int, until: float) -> Answer:
-        """The response to a GET of `url`, another address of the same host.
+        """The response to a GET of `url`, which is on the model's host.
 
         Parameters
         ----------

@@ -33,8 +33,8 @@ def columns_of(
     """The columns of the records that may be features, by name: all columns except those in `left_out`.
 
     The model may take shares where a column has percentages. The lender is asked whether it does, unless scores can
-    show it (`scored`); if so, the column is converted. Raises `ModelRefused` where a column of numbers has other texts,
-    or the table has two decimal marks.
+    show it (`scored`); if so, the column is converted. Raises `ModelRefused` where a column of numbers has texts that
+    are no numbers, or the table has two decimal marks.
     """
     levels = {
         name: {level for level in facts.levels.get(name, ()) if level is not None}
