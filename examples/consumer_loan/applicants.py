@@ -23,7 +23,7 @@ FEATURES = (
     ),
     Feature(
         name="monthly_income", type=FeatureType.CONTINUOUS, label="Net monthly income", unit="EUR", min=500, max=15000,
-        decimals=0, change=Change.INCREASE, cost=4.0, max_change=MaxChange(relative=0.2), takes=Takes(months=3),
+        decimals=0, change=Change.INCREASE, cost=4.0, max_change=MaxChange(relative=0.2), takes=Takes(months=2),
         **words_of("monthly_income"),
     ),
     Feature(
@@ -75,7 +75,7 @@ FEATURES = (
 `cost` is the lender's policy on what to advise first: a standard deviation of income is harder to come by than one of
 the card balance, and no advice says to move house while anything else helps, nor to buy one. Two years more in a job
 take two years, so they are no advice for an answer of three months. An income is not advised to grow by more than a
-fifth, and a raise takes three months. A debt is paid off or rescheduled within two; in a month people pay a third of
+fifth. A raise takes two months, as does paying a debt off or rescheduling it; in a month people pay a third of
 their limits back.
 """
 
