@@ -69,7 +69,7 @@ class Calibrations:
             self._watch.start()
 
     async def close(self) -> None:
-        """Stop looking for versions that were registered meanwhile."""
+        """Stop the background search for newly registered versions."""
         await self._watch.close()
 
     async def _look(self) -> None:

@@ -82,7 +82,7 @@ class Records:
         job : columns of the job, apart from status, counts and times
         rows : rows of a batch, compressed in memory; None for a single job
         children : number of child processes that are expected to compute the rows
-        closed : whether one more part follows after all others are finished; it gets the lines of the others, not rows
+        closed : whether a last part runs after all others; its input is their lines of output, in place of rows
         """
         if self.load([job["id"]]):
             return

@@ -97,7 +97,7 @@ class Rounds:
         """For each caller whose request went on in this round, those that go on in the next ones."""
 
     async def turn(self, caller: str) -> None:
-        """Wait for a round in which no other request of this caller proceeds; it may be the current round."""
+        """Wait for this caller's turn: in each round of the event loop, one request of each caller goes on."""
         loop = asyncio.get_running_loop()
         if (waiting := self._waiting.get(caller)) is not None:
             turn: asyncio.Future[None] = loop.create_future()

@@ -127,10 +127,7 @@ def row_raw_of(model: LoadedModel, row: Json) -> Row:
 
 
 def decide(black_box: BlackBox, rows_raw: Mapping[int, Row]) -> dict[int, float | ModelOutputInvalid]:
-    """The score of each raw row, from one call of the model; an error for a score that is not finite.
-
-    Scores have the keys of `rows_raw`.
-    """
+    """The score of each raw row by the row's key, from one call; in place of a score that is not finite, an error."""
     if not rows_raw:
         return {}
     scores = Meter(black_box, float("inf")).score_raw(np.array(list(rows_raw.values()))).tolist()

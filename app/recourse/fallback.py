@@ -59,7 +59,7 @@ def fallback_rows(
     rank: Callable[[Float[np.ndarray, "n p"]], Float[np.ndarray, "n"]],
     sample: BoundarySample | None = None,
 ) -> tuple[Float[np.ndarray, "m p"], int | None]:
-    """Distinct legal raw rows to ask the black box about where a method's proposals do not suffice.
+    """Distinct legal raw rows that the black box is asked about if a method's own proposals are not enough.
 
     Parameters
     ----------

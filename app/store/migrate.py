@@ -25,7 +25,7 @@ NEWER = "The tables of the ledger are those of a newer release: start that one, 
 
 @contextmanager
 def as_it_is(settings: Settings) -> Iterator[sa.Engine]:
-    """Context with the engine of the ledger's database, which is not migrated. Raises `StateUnusable`."""
+    """Context with the engine of the ledger's database, without migrating it. Raises `StateUnusable`."""
     require_state(settings)
     engine = open_engine(database_url(settings, FILE))
     try:

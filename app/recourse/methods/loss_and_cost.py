@@ -36,9 +36,8 @@ def minimising(
 ) -> Candidates:
     """Candidates that minimise loss plus weighted cost; if the black box refuses one, the cost weight is lowered.
 
-    The weight is lowered by an extra margin: each logit of it divides the weight by e. For a small cost weight, this
-    raises the score by about one. The answer is the accepted row with the least objective, so extra margins do not
-    change what is minimised.
+    An extra margin of m logits divides the cost weight by e^m; where the weight is small, that raises the score by
+    about m. The answer is the accepted row with the least objective, so extra margins do not change what is minimised.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ class HalfSpaces:
         return replace(self, needs=np.maximum(self.needs, self.normals @ point))
 
     def with_extra_margin(self, extra_margin: float) -> "HalfSpaces":
-        """The half-spaces with `extra_margin` added to each required score, so that they are smaller."""
+        """The half-spaces with `extra_margin` added to each required score, which makes each half-space smaller."""
         return replace(self, needs=self.needs + extra_margin)
 
 

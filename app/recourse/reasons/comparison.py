@@ -102,8 +102,9 @@ def departure(feature: Feature, value_raw: float, usual_raw: float) -> Departure
 def is_unadvised(feature: Feature, departed: Departure | None) -> bool:
     """Whether the lender takes the value for a good one, although it differs from the usual one.
 
-    This is so where advice may only move the feature further away from the usual value, since no advice is to drink or
-    to owe more. It is also so where the lender states a reason only for values on the other side of the usual one.
+    This is so where advice may only move the feature further away from the usual value, because no advice tells anyone
+    to drink more or to owe more. It is also so where the lender states a reason only for values on the other side of
+    the usual one.
     """
     if departed is None:
         return False

@@ -140,7 +140,7 @@ class Quotient:
         return self.over if self.under is ONE else self.over * self.under.reciprocal()
 
     def numerator(self) -> Enclosure | None:
-        """An enclosure that has the sign of the quotient; None if the sign of the denominator is not known."""
+        """The numerator, negated if the denominator is negative; None if the denominator's sign is not known."""
         low, high = self.under.range
         if low > 0.0 or (low == 0.0 and self.unsigned):
             return self.over
