@@ -37,7 +37,7 @@ class ValidityRequest(ModelQuestion):
         return request
 
     def terms(self) -> Terms:
-        """The request's fields beside its question; among them, which field of the request holds the applicant."""
+        """The request's fields other than its question, and the name of the field that holds the applicant."""
         return replace(super().terms(), record=self._record)
 
     def question(self) -> ValidityQuestion:

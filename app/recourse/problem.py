@@ -240,7 +240,7 @@ class RecourseProblem:
     def noise_seed(self) -> int:
         """Seed of the noisy copies, from `seed` and the record.
 
-        It differs between persons, so that errors of measured rates do, too.
+        It differs between persons, so that their measured rates do not share one error.
         """
         digest = hashlib.blake2b(self.factual_raw.tobytes(), digest_size=6).digest()
         return self.seed + int.from_bytes(digest)

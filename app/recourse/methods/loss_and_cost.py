@@ -37,7 +37,7 @@ def minimising(
     """Candidates that minimise loss plus weighted cost; if the black box refuses one, the cost weight is lowered.
 
     An extra margin of m logits divides the cost weight by e^m; where the weight is small, that raises the score by
-    about m. The answer is the accepted row with the least objective, so extra margins do not change what is minimised.
+    about m. Of the rows that the black box accepts, the answer is the one that is best by the original weight.
 
     Parameters
     ----------

@@ -208,8 +208,8 @@ def withstands(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share:
 def stressed_share(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"]) -> float:
     """The share of search models that accept a raw row, under the stress for which this share is smallest.
 
-    Search models are the future models that take part in searches. The share for a stress counts its models of all
-    strengths.
+    Search models are the future models that take part in searches. The share for a stress counts the
+    models that were made under it, at every strength.
     """
     assert problem.futures is not None
     stress = problem.futures.stressed_search

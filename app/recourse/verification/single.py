@@ -346,7 +346,7 @@ class _Best:
     def keep(
         self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n"], *, proposed: bool = True
     ) -> Bool[np.ndarray, "n"]:
-        """Keep the best row that is accepted and has the promised validity; if none is accepted, the best refused row.
+        """Keep the best row that is accepted and has the promised validity; remember the best of the other rows.
 
         Parameters
         ----------

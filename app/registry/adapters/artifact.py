@@ -28,7 +28,7 @@ def plain_number(value: Any) -> Any:
 
     Returned unchanged: a value that is neither text nor a boolean, and the texts of NaN and infinity.
 
-    Raises `PydanticKnownError` for true, false and every other text, such as "1_000" or digits of other scripts.
+    Raises `PydanticKnownError` for true, false and texts that state no plain number, such as "1_000".
     """
     if isinstance(value, bool):
         raise PydanticKnownError("float_type")

@@ -61,7 +61,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
 def read_weights(
     manifest: Manifest, content: bytes, space: FeatureSpace
 ) -> tuple[Float[np.ndarray, "d"], float, LinearFile]:
-    """The weights (d,) and the intercept for encoded points and the favourable class, then the parsed file.
+    """Weights (d,) for encoded points, intercept, and the parsed file; a higher score is more favourable.
 
     Raises `ModelRefused` where the bytes are no linear model, or have weights for other columns.
     """
