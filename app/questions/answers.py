@@ -61,17 +61,11 @@ def plain(part: Any) -> Any:
     if type(part) in LEAVES:
         return part
     if (members := _members(part.__class__)) is not None:
-        found = {}
-        for name, key, measured in members:
-            value = getattr(part, name)
-            # Most are leaves, which need no call.
-            if type(value) is float:
-                found[key] = rounded(value) if measured else value
-            elif type(value) in LEAVES:
-                found[key] = value
-            else:
-                found[key] = plain(_carried(value) if measured else value)
-        return found
+        return {
+            key: plain(_carried(value) if measured else value)
+            for name, key, measured in members
+            for value in [getattr(part, name)]
+        }
     if isinstance(part, Enum):
         return part.value
     if isinstance(part, Mapping):

@@ -1,8 +1,8 @@
 """One counterfactual, what is certified about it, and its steps."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, is_dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -181,7 +181,7 @@ class FutureCertificate(AnswerPart):
     """All of this in words, the number first that can be promised, with its condition (English)."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "promise", promise_text(_mapping(self)))
+        object.__setattr__(self, "promise", promise_text(asdict(self)))
 
     @property
     def promised(self) -> float:
@@ -241,10 +241,3 @@ class Counterfactual(AssessedCounterfactual):
     """A counterfactual that the service has found, or the refused record of highest score; always with a score."""
 
     score: float
-
-
-def _mapping(part: Any) -> Any:
-    """A record as a mapping of its fields, as `asdict` gives it, without copies of what these hold."""
-    if is_dataclass(part):
-        return {name: _mapping(getattr(part, name)) for name in part.__dataclass_fields__}
-    return tuple(map(_mapping, part)) if isinstance(part, tuple) else part
