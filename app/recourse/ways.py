@@ -27,7 +27,7 @@ from app.recourse.counterfactual import Counterfactual
 from app.recourse.method_run import Groundwork
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
-from app.recourse.robustness.future_validity import reaches, stressed_share, withstands
+from app.recourse.robustness.future_validity import least_share, reaches, withstands
 from app.recourse.verdict import Reason, Relaxation, Verdict
 
 MOST_QUESTIONS = 16
@@ -157,7 +157,7 @@ class WaySearch:
         if wanted is None or not self.problem.under_stress:
             return found
         # Of so few models, a share near the asked one does not tell ways apart.
-        return sorted(found, key=lambda one: -min(stressed_share(self.problem, one.best.row_raw), wanted - LEEWAY))
+        return sorted(found, key=lambda one: -min(least_share(self.problem, one.best.row_raw), wanted - LEEWAY))
 
     def result(self, listed: list[Grounded]) -> RecourseResult:
         """One answer with all ways in `listed`, which `run` found; a verdict where the list is empty."""
