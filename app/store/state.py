@@ -39,5 +39,7 @@ def spooling(directory: Path | None) -> Iterator[None]:
     """Context for writing a temporary file: raises `StateUnusable`, which names the directory, if writing fails."""
     try:
         yield
+    except (ConnectionError, TimeoutError):  # `OSError` as well, but of what the file is written from
+        raise
     except OSError as error:
         raise StateUnusable(f"{directory or tempfile.gettempdir()} cannot be written: {error.strerror}.") from None
