@@ -28,8 +28,8 @@ from app.registry.drafting.facts import ModelFacts, unreadable
 ENCODINGS = ("none", "standard", "minmax")
 """Trees take numbers as they are, but for lenders who scale them first."""
 
-SURE = 8
-"""Splits that send missing values to one side only, from which on that is no chance."""
+SURE = 16
+"""Splits that send missing values to the usual side only, from which on that is hardly chance."""
 
 CATEGORICAL = 1
 """Bit of a decision of LightGBM: it splits by categories. The bits above the second say what was missing: nothing (0),
@@ -106,8 +106,9 @@ def _codes_of(trees: Sequence[Any], names: tuple[str, ...]) -> dict[str, tuple[i
 def _missing_of_xgboost(trees: Sequence[Any], names: tuple[str, ...]) -> dict[str, Any]:
     """Which columns had missing values in training, and which had none: those go left at some splits, right at others.
 
-    XGBoost sends missing values to the side that training has shown to be better. Without any, it is always the same
-    side, whatever the column. Nothing where columns have no names, or nothing is split.
+    XGBoost sends missing values to the side that training has shown to be better. Without any, it is one side for all
+    columns: the right one for histograms, the left one for exact splits. The file does not say which of the two, so
+    that of most splits counts. Nothing where columns have no names, or nothing is split.
     """
     sides: dict[int, Counter[int]] = {}
     for tree in trees:
@@ -118,7 +119,7 @@ def _missing_of_xgboost(trees: Sequence[Any], names: tuple[str, ...]) -> dict[st
                 sides.setdefault(int(j), Counter())[int(side)] += 1
     if not names or not sides:
         return {}
-    usual = Counter(next(iter(one)) for one in sides.values() if len(one) == 1).most_common(1)
+    usual = sum((one for one in sides.values() if len(one) == 1), Counter[int]()).most_common(1)
     found = {j for j, one in sides.items() if len(one) > 1 or (usual and next(iter(one)) != usual[0][0])}
     none = {j for j, one in sides.items() if j not in found and one.total() >= SURE}
     return {

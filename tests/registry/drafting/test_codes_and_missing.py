@@ -132,9 +132,11 @@ def test_codes_that_can_be_both_are_asked_about_or_shown_by_scores(tmp_path: Pat
 # --- missing values --------------------------------------------------------------------------------------------------
 
 
-def xgboost_missing(path: Path, X: np.ndarray, names: list[str], good: np.ndarray, missing: float) -> np.ndarray:
+def xgboost_missing(
+    path: Path, X: np.ndarray, names: list[str], good: np.ndarray, missing: float, trees: int = 20
+) -> np.ndarray:
     xgboost = library("xgboost")
-    model = xgboost.XGBClassifier(n_estimators=20, max_depth=3, n_jobs=1, missing=missing)
+    model = xgboost.XGBClassifier(n_estimators=trees, max_depth=3, n_jobs=1, missing=missing)
     model.fit(X, good)
     model.get_booster().feature_names = names
     model.get_booster().save_model(path / "model.json")
@@ -273,3 +275,14 @@ def test_blanks_that_lightgbm_wrote_as_underscores_are_matched_beside_categories
     loaded = Registry(tmp_path / "store").register(tmp_path / "loan").load()
     found = loaded.black_box.probability(loaded.reference.scores)
     np.testing.assert_allclose(found, fitted.predict_proba(given)[:, 1], atol=1e-9)
+
+
+def test_missing_values_that_all_go_to_one_side_are_not_taken_for_values_of_another_column(tmp_path: Path) -> None:
+    """Records without a number of late payments are as good as those with none, so that they always go left."""
+    rng = np.random.default_rng(6)
+    absent, income = rng.random(2 * N) < 0.2, rng.uniform(1000.0, 6000.0, 2 * N).round()
+    late = np.where(absent, 0.0, rng.integers(0, 2, 2 * N))
+    good = (rng.random(2 * N) < 1 / (1 + np.exp(2.5 * late - income / 2000))).astype(int)
+    numbers = {"income": income, "late_payments": np.where(absent, np.nan, late)}
+    scores = xgboost_missing(tmp_path, np.column_stack(list(numbers.values())), list(numbers), good, np.nan, 4)
+    agrees(drafted(tmp_path, numbers, good, "model.json"), scores)
