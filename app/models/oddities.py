@@ -32,6 +32,15 @@ DOMINANT = 0.7
 NAMED = 8
 """Features that a sentence lists."""
 
+FOLLOWS = 0.95
+"""Share of a number's variance in the records that other features determine, from which on it hardly stays alone."""
+
+NEEDED = 0.02
+"""Share of the variance that is left open without a feature from which a number follows."""
+
+LEAST_RECORDS = 10
+"""Records for each column that such a share is estimated from."""
+
 LEAP = 4
 """Levels; a rise by so many at once is rare."""
 
@@ -100,6 +109,7 @@ def oddities(
             yield from _sizes(feature, moves, column, len(found))
             if labels is not None:
                 yield from _against(feature, moves, reference, labels, len(found))
+    yield from _left_behind(reference, found)
     yield from _reasons(reference, asked)
     yield from _dominant(reference)
 
@@ -192,6 +202,52 @@ def _against(
             f"In {against} of {answers} answers {feature.name} moves away from the records with the favourable "
             f"outcome, which have {more} of it: change: {direction}, or ask why the model differs from the records"
         )
+
+
+def _left_behind(reference: Reference, found: Sequence[Asked]) -> Iterator[str]:
+    """Numbers that stay while a feature changes from which they follow in the records, as an instalment from a term."""
+    space = reference.space
+    moved = Counter(feature.name for feature in space.features for one in found if feature.name in one.moved)
+    for j, other in enumerate(space.features):
+        if not moved or not other.is_number or not other.is_fixed or other.moves_with_time is not None:
+            continue
+        open_share = _open_share(reference, j, None)
+        if open_share > 1.0 - FOLLOWS:
+            continue
+        for k, feature in enumerate(space.features):
+            if moved[feature.name] and _open_share(reference, j, k) > open_share + NEEDED:
+                yield (
+                    f"In {moved[feature.name]} of {len(found)} answers {feature.name} changes and {other.name} stays, "
+                    f"though in the records {other.name} follows from {feature.name} and others, within "
+                    f"{max(open_share, 0.001):.1%} of its variance: derived, a formula for {other.name}, or change: "
+                    f"none for {feature.name} keeps an answer to records that exist"
+                )
+
+
+def _open_share(reference: Reference, number: int, left_out: int | None) -> float:
+    """Share of the variance of a number that no linear model of the other features determines, in raw units or logs.
+
+    `left_out` is a feature that the model does without. 1 where there are too few records to tell.
+    """
+    space = reference.space
+    rows = reference.rows_raw[~space.in_state(reference.rows_raw)[:, number]]
+    points, y = space.encode(rows), rows[:, number]
+    used = ~np.isin(space.feature_of_column, [number] if left_out is None else [number, left_out])
+    if len(y) < LEAST_RECORDS * space.d or not y.std():
+        return 1.0
+    numbers = [int(k) for k in space.numeric if used[space.spans[k].start]]
+    forms = [(y, points[:, used])]
+    if (y > 0.0).all():
+        positive = rows[:, numbers][:, (rows[:, numbers] > 0.0).all(axis=0)]
+        forms.append((np.log(y), np.hstack([points[:, used], np.log(positive)])))
+    return min(_residual(target, columns) for target, columns in forms)
+
+
+def _residual(y: Float[np.ndarray, "n"], columns: Float[np.ndarray, "n k"]) -> float:
+    """The residual variance of a least-squares fit with an intercept, as a share of the variance of `y`."""
+    centred, target = columns - columns.mean(axis=0), y - y.mean()
+    weights = np.linalg.lstsq(centred, target, rcond=None)[0]
+    return float(np.square(target - centred @ weights).sum() / np.square(target).sum())
 
 
 def _reasons(reference: Reference, asked: Sequence[Asked]) -> Iterator[str]:

@@ -36,6 +36,11 @@ def listed(names: Sequence[str], most: int = 10, quote: str = '"') -> str:
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def average(value: float) -> str:
+    """A mean as a person compares it: three significant digits, or a whole number with thousands from 1,000 on."""
+    return f"{value:,.0f}" if abs(value) >= 1000.0 else f"{value:.3g}"
+
+
 def unprintable_faults(document: Any) -> list[Fault]:
     """A fault for each key or value of a document that has an unprintable character.
 

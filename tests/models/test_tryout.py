@@ -271,3 +271,24 @@ def test_a_family_named_as_a_reason_is_a_finding() -> None:
     assert any(
         "dependents is named as a reason" in said and "named: false" in said for said in oddities(reference, [one])
     )
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_number_that_stays_while_one_changes_from_which_it_follows_is_odd(follows: bool) -> None:
+    """An instalment is amount by months; a rent has nothing to do with either."""
+    numbers = {"type": FeatureType.CONTINUOUS, "center": 0.0, "scale": 1.0}
+    space = FeatureSpace([
+        Feature(name="amount", change=Change.DECREASE, **numbers),
+        Feature(name="months", **numbers),
+        Feature(name="instalment", change=Change.NONE, **numbers),
+    ])  # fmt: skip
+    rng = np.random.default_rng(0)
+    amount, months = rng.uniform(500.0, 9_000.0, 400), rng.choice([12.0, 24.0, 60.0], 400)
+    rows = np.column_stack([amount, months, amount / months if follows else rng.uniform(20.0, 400.0, 400)])
+    reference = Reference(space=space, rows_raw=rows, scores=rows[:, 0] - 4_000.0, largest_distance=3.0)
+    one = Asked(record=9, before={}, after={}, changes=(("amount", "Reduce it."),), detail="",
+                moved={"amount": (6_000.0, 3_000.0)}, elapsed_s=0.0)  # fmt: skip
+    said = [sentence for sentence in oddities(reference, [one]) if "stays" in sentence]
+    assert [sentence.split(", though")[0] for sentence in said] == (
+        ["In 1 of 1 answers amount changes and instalment stays"] if follows else []
+    )

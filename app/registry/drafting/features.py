@@ -19,6 +19,7 @@ from app.registry.drafting.labels import words_of
 from app.registry.drafting.matching import Source, listed
 from app.registry.drafting.outcome import Outcome
 from app.registry.drafting.questions import Question
+from app.registry.printable import average
 
 MOST_LEVELS = 200
 """Levels beyond which a column of text is no category."""
@@ -259,7 +260,7 @@ def change_question(column: Column, outcome: Outcome | None) -> Question:
     why: tuple[str, ...] = ()
     if outcome is not None and column.numbers is not None and not column.constant:
         good, bad = _means(column, outcome)
-        why = (f"it is {good:.3g} on average where {outcome.name} is {outcome.value}, else {bad:.3g}",)
+        why = (f"it is {average(good)} on average where {outcome.name} is {outcome.value}, else {average(bad)}",)
     sentence = f"Can an applicant change {column.name}? In which direction?"
     return Question(
         key="change", column=column.name, sentence=sentence, why=why, allowed=CHANGES, required=False, keep="none"

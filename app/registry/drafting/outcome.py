@@ -13,6 +13,7 @@ from app.registry.drafting.columns import Column
 from app.registry.drafting.hints import plain_name
 from app.registry.drafting.questions import Question, Undecided
 from app.registry.performance import CHANCE, auc, auc_deviation
+from app.registry.printable import average
 
 FAVOURABLE = "favourable"
 """Key of the question."""
@@ -110,11 +111,12 @@ def outcome_question(labels: Labels, columns: Mapping[str, Column], scores: Floa
     shares = f"{second} in {has.sum():,} records ({has.mean():.1%}), {first} in {(~has).sum():,}"
     why = [f"{labels.name} is {shares}"]
     if scores is not None and not np.isnan(scores).all():
-        with_second, with_first = np.nanmean(scores[has]), np.nanmean(scores[~has])
-        why.append(f"your scores are {with_second:.3g} on average with {second}, {with_first:.3g} with {first}")
+        with_second, with_first = average(np.nanmean(scores[has])), average(np.nanmean(scores[~has]))
+        why.append(f"your scores are {with_second} on average with {second}, {with_first} with {first}")
     seen = signs(columns, has)[:SHOWN]
     for said, column, _, more, less in seen:
-        why.append(f"people with {labels.name} = {second} have {said} ({column}: {more:.3g} against {less:.3g})")
+        figures = f"{column}: {average(more)} against {average(less)}"
+        why.append(f"people with {labels.name} = {second} have {said} ({figures})")
     lean = sum(lean for _, _, lean, _, _ in seen)
     if lean:
         why.append(f"so {second if lean > 0 else first} looks like the outcome of people who repay; is that so?")
