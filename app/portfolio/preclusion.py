@@ -121,10 +121,10 @@ def _first_accepted(
 
 
 def _is_closed(actions: ActionSet) -> bool:
-    """Whether lattices and ranges say all that is legal: time moves nothing by itself, and no number is in a state."""
+    """Whether lattices and ranges say all that is legal: time moves nothing, and no number leaves a state."""
     clock = actions.clock
     moves = clock.passive.any() and (math.isinf(clock.months) or len(clock.waiting()) > 0)
-    return not moves and not actions.space.in_state(actions.factual_raw[None]).any()
+    return not moves and not (actions.space.in_state(actions.factual_raw[None])[0] & actions.movable).any()
 
 
 def _accepted(black_box: BlackBox, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "p"] | None:
@@ -279,6 +279,8 @@ def _reach(actions: ActionSet) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray
     x0 = space.encode(fact[None])[0]
     lower, upper = x0.copy(), x0.copy()
     for k, j in enumerate(space.numeric.tolist()):
+        if not actions.movable[j]:
+            continue
         ends = np.array([actions.lower_raw[j], actions.upper_raw[j], fact[j]])
         encoded = (ends - space.center_raw[k]) / space.scale_raw[k]
         slack = 1e-9 * (1.0 + np.abs(encoded[np.isfinite(encoded)]).max())

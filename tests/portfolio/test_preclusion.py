@@ -36,6 +36,9 @@ from app.registry.registry import Registry
 from app.registry.version import LoadedModel
 from tests.jobs.serving import Server
 from tests.optional import library
+from tests.registry.adapters.card import by_hand as by_points
+from tests.registry.adapters.card import carded
+from tests.registry.adapters.table import SAVINGS, frame, records
 from tests.registry.loan import loan_records, make_linear
 from tests.servers import starting
 
@@ -351,3 +354,20 @@ def test_no_time_leaves_no_proof(loaded: LoadedModel) -> None:
     record = refused(loaded, 20, seed=18)[0]
     found = preclusion(loaded.black_box, loaded.reference, small(loaded, record), deadline=time.monotonic())
     assert (found.proof, found.row_raw, found.accepted_share_at_most) == (None, None, None)
+
+
+def test_people_without_a_value_that_cannot_be_provided_have_proofs_too(tmp_path: Path) -> None:
+    model = Registry(tmp_path / "store").register(carded(tmp_path / "source").write()).load()
+    space, proven, found_one = model.black_box.space, 0, 0
+    for record in (sent for sent in records(frame(400)) if sent["income"] is None):
+        alone = [{**record, "savings": s, "guarantor": g} for s, g in itertools.product(SAVINGS, (False, True))]
+        if by_points(record) >= 391.5:
+            continue
+        kept = Constraints(immutable=("housing", "months", "purpose"))
+        found = preclusion(model.black_box, model.reference, action_set(space, space.read(record), constraints=kept))
+        best = max(map(by_points, alone))
+        assert (found.proof == "enumerated") == (best < 391.5)
+        assert (found.row_raw is not None) == (best >= 391.5)
+        proven, found_one = proven + (found.proof is not None), found_one + (found.row_raw is not None)
+    assert proven > 5
+    assert found_one > 5

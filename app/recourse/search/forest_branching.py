@@ -35,7 +35,7 @@ class ForestBranching:
 
     Parameters
     ----------
-    actions : the action set; time alone changes none of its features, and no number is in a state such as missing
+    actions : the action set; time alone changes none of its features, and no number leaves a state such as missing
     sign : 1 to search for high margins, -1 to search for low ones because the score falls as the margin grows
     """
 
