@@ -52,6 +52,10 @@ BETWEEN_FRACTION = 0.1
 """Least radius of these, as a share of the median distance between two records."""
 MAX_SWITCH = 0.5
 """Largest probability of resampling a category."""
+PARTS = 4
+"""Draws of the unit ball that are kept, as a multiple of those for one person."""
+MOST_KEPT = 200_000
+"""Numbers of one person's draws beyond which they are not kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,11 +324,7 @@ def _draw(
     deviation = radius / math.sqrt(space.d + 2)
     X = crossings.take(np.arange(n) % len(crossings), axis=0)
     if problem.black_box.fractional:
-        radius_free = deviation * math.sqrt(len(free) + 2)
-        if len(free) < len(X[0]) // 2:  # of a wide schema, most of which stays
-            X[:, free] += radius_free * unit_ball(problem.seed, n, len(free))
-        else:
-            X += _ball_in_columns(problem.seed, n, space.d, tuple(free.tolist()), radius_free)
+        X[:, free] += deviation * math.sqrt(len(free) + 2) * unit_ball(problem.seed, n, len(free))
         return X
     rng = np.random.default_rng(problem.seed)
     numeric = np.intersect1d(free, space.numeric_columns)
@@ -344,23 +344,31 @@ def _draw(
     return X
 
 
-@lru_cache(maxsize=16)
 def unit_ball(seed: int, n: int, d: int) -> Float[np.ndarray, "n d"]:
-    """`n` points drawn uniformly from the unit ball; cached, because most requests have the same seed."""
+    """`n` points drawn uniformly from the unit ball: for each seed another part of draws that are kept.
+
+    The parts of consecutive seeds, such as those of a batch, have no point in common. Many points are drawn anew for
+    each seed.
+    """
+    if n * d > MOST_KEPT:
+        return _drawn(seed, n, d)
+    pool = _pool(n, d)
+    start = seed * n % (len(pool) - n + 1)
+    return pool[start : start + n]
+
+
+@lru_cache(maxsize=16)
+def _pool(n: int, d: int) -> Float[np.ndarray, "m d"]:
+    pool = np.concatenate([_drawn(seed, n, d) for seed in range(PARTS)])
+    pool.flags.writeable = False
+    return pool
+
+
+def _drawn(seed: int, n: int, d: int) -> Float[np.ndarray, "n d"]:
     rng = np.random.default_rng(seed)
     directions = rng.standard_normal((n, d))
     directions *= (rng.random(n) ** (1.0 / max(d, 1)) / np.linalg.norm(directions, axis=1))[:, None]
-    directions.flags.writeable = False
     return directions
-
-
-@lru_cache(maxsize=16)
-def _ball_in_columns(seed: int, n: int, d: int, columns: tuple[int, ...], radius: float) -> Float[np.ndarray, "n d"]:
-    """`unit_ball` of a radius in some of `d` columns, and 0 in the others; cached, as most requests have the same."""
-    ball = np.zeros((n, d))
-    ball[:, columns] = radius * unit_ball(seed, n, len(columns))
-    ball.flags.writeable = False
-    return ball
 
 
 def ask(meter: Meter, X: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n"]]:

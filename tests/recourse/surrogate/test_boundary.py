@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from app.errors import BoundaryNotFound, DegenerateSurrogate
 from app.recourse.features import Advice, FeatureSpace
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem, Reference
+from app.recourse.surrogate import boundary
 from app.recourse.surrogate.boundary import (
     GRID,
     BoundarySample,
@@ -69,15 +71,25 @@ def test_the_spread_along_a_column_does_not_depend_on_how_many_are_free(fixed: t
     assert (sample.X[:, held] == problem.x0[held]).all()
 
 
+@pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("d", [1, 2, 5, 40])
-def test_points_are_uniform_in_the_ball(d: int) -> None:
-    points = unit_ball(3, 20_000, d)
+def test_points_are_uniform_in_the_ball(d: int, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boundary, "MOST_KEPT", 800_000 if kept else 0)
+    points = unit_ball(6, 20_000, d)
     radii = np.linalg.norm(points, axis=1)
     assert radii.max() <= 1.0 + 1e-12
     # The share of points within r is r^d.
     for share in (0.1, 0.5, 0.9):
         assert (radii <= share ** (1 / d)).mean() == pytest.approx(share, abs=0.015)
     np.testing.assert_allclose(np.cov(points.T) * (d + 2), np.eye(d) if d > 1 else 1.0, atol=0.06)
+
+
+@pytest.mark.parametrize("n", [20, 5_000])
+def test_consecutive_seeds_share_no_point(n: int) -> None:
+    drawn = [unit_ball(seed, n, 50) for seed in range(2**53 - 4, 2**53)]
+    for one, other in pairwise(drawn):
+        assert len(np.unique(np.concatenate([one, other]), axis=0)) == 2 * n
+    np.testing.assert_array_equal(unit_ball(2**53 - 1, n, 50), drawn[-1])
 
 
 def test_the_radius_grows_with_the_number_of_columns_unless_it_is_given() -> None:
