@@ -127,8 +127,14 @@ def best_offer(problem: RecourseProblem) -> tuple[Counterfactual | None, Diagnos
     if not signs or actions.included or problem.black_box.remote is not None:
         return None, None
     # Of the models that the problem names, those under stress are not asked.
-    found = offers(replace(problem, under="same"), {}, most=1, as_asked=True)
-    return next(iter(found.offers), None), found.diagnostics
+    problem = replace(problem, under="same")
+    # A little more money over a sixth of the time is no better offer, so other terms are asked about last.
+    found = offers(problem, {}, most=1, as_asked=True)
+    spent = found.diagnostics
+    if found.status is Status.NOT_FOUND and len(signs) < len(terms_of(actions.space)):
+        found = offers(problem, {}, most=1)
+        spent = spent.plus(found.diagnostics.model_calls, found.diagnostics.model_rows)
+    return next(iter(found.offers), None), spent
 
 
 def offers(
@@ -140,8 +146,7 @@ def offers(
     ----------
     better : by name of a term, the direction that replaces the schema's; at least one term must have a direction
     most : largest number of offers in the list
-    as_asked : whether offers come first in which each term without a direction has the requested value; a little more
-        money over a sixth of the time is no better offer
+    as_asked : whether each term without a direction keeps the requested value
 
     Raises
     ------
@@ -149,7 +154,7 @@ def offers(
     """
     began, meter = time.perf_counter(), Meter(problem.black_box, problem.deadline)
     signs = directions(problem.action_set.space, better)
-    search = _Search(problem, meter, signs, as_asked=as_asked)
+    search = _Search(problem, meter, signs, tuple(signs) if as_asked else terms_of(problem.action_set.space))
     verdict: NoOffer | None = None
     try:
         search.ask_all()
@@ -181,11 +186,11 @@ def offers(
 class _Search:
     """The combinations of terms, and what the model says of them."""
 
-    def __init__(self, problem: RecourseProblem, meter: Meter, signs: Mapping[int, int], *, as_asked: bool) -> None:
-        self._problem, self._meter, self._signs, self._as_asked = problem, meter, signs, as_asked
+    def __init__(self, problem: RecourseProblem, meter: Meter, signs: Mapping[int, int], terms: Sequence[int]) -> None:
+        self._problem, self._meter, self._signs = problem, meter, signs
         actions = problem.action_set
         self._lead = next(iter(signs))
-        self._terms = (self._lead, *(j for j in terms_of(actions.space) if j != self._lead))
+        self._terms = (self._lead, *(j for j in terms if j != self._lead))
         values = {j: _values(problem, j, signs.get(j, 0)) for j in self._terms}
         self._leading = values[self._lead][0]
         remote = problem.black_box.remote
@@ -294,8 +299,7 @@ class _Search:
         space, fact = self._problem.action_set.space, self._problem.factual_raw
         moved = amounts(space, np.abs(self.rows_raw[left] - fact)).sum(axis=1)
         changed = (self.rows_raw[left] != fact).sum(axis=1)
-        other = (self.rows_raw[left][:, free] != fact[free]).any(axis=1) & self._as_asked
-        order = left[np.lexsort((moved, changed, -good[left, 0], other))]
+        order = left[np.lexsort((moved, changed, -good[left, 0]))]
         self.rows_raw, self._scores = self.rows_raw[order], self._scores[order]
 
     def listed(self, most: int) -> tuple[Counterfactual, ...]:

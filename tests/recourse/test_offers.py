@@ -202,6 +202,14 @@ def test_the_offer_beside_an_answer_keeps_the_terms_that_were_asked_for() -> Non
     assert offer is not None
     assert offer.row_raw.tolist() == [15.0, 4.0]
     assert offers(asked, {}).offers[0].row_raw.tolist() == [17.0, 0.0]
+    asked, spy = ask(
+        space, lambda X: 17.0 - X[:, 0] - 99.0 * (X[:, 1] == 4.0), [19.0, 4.0], rows_raw=np.ones((9, 2)) * [1.0, 4.0]
+    )
+    offer, spent = best_offer(asked)
+    assert offer is not None
+    assert spent is not None
+    assert offer.row_raw.tolist() == [17.0, 3.0]
+    assert (spent.model_calls, spent.model_rows) == (2, sum(map(len, spy.asked)))
 
 
 def test_nothing_is_offered_beside_an_answer_where_no_direction_is_known() -> None:
