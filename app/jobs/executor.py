@@ -18,12 +18,13 @@ from weakref import WeakValueDictionary
 from app.errors import InternalError, JobAbandoned, LaneCrashed, LaneTimeout, LedgerUnavailable, RecourseError
 from app.jobs import lines as batch_lines
 from app.jobs.job import Job
-from app.jobs.kinds import JobKind, ready
+from app.jobs.kinds import JobKind, ready, written_lines
 from app.jobs.records import Part, Records
 from app.ledger.health import reason, refusal
 from app.observability import log, trace
 from app.pool.child import Need
 from app.pool.pool import Pool
+from app.pool.serve import Written
 from app.pool.turns import caller
 from app.questions.answers import Json
 from app.registry.ref import Store
@@ -319,7 +320,8 @@ async def child_lines(lane: Pool, kind: JobKind, store: Store, payload: Json, ti
 
     Raises `Overloaded`, `LaneCrashed` or `LaneTimeout`, and the errors that the function raises.
     """
-    lines: Any = await lane.run(
+    found: Written = await lane.run(
+        written_lines,
         kind,
         store,
         payload,
@@ -328,7 +330,7 @@ async def child_lines(lane: Pool, kind: JobKind, store: Store, payload: Json, ti
         on_progress=_count_nothing,
         need=need_of(store, payload),
     )
-    return list(lines)
+    return found.texts["lines"].decode().split("\n")
 
 
 def need_of(store: Store, payload: Json) -> Need | None:

@@ -10,7 +10,7 @@ from app.errors import ModelUnusable, RecourseError
 from app.jobs import lines as batch_lines
 from app.jobs.job import BATCH
 from app.models import tasks
-from app.pool.serve import Progress
+from app.pool.serve import Progress, Written
 from app.questions import recourse, use_cases
 from app.questions.answers import Json, plain
 from app.questions.frame import Frame, identity
@@ -135,6 +135,11 @@ def futures_job(store: Store, payload: Json, *, deadline_s: float, progress: Pro
     model = store.open().find(ref.name, include_inactive=True)
     rehearse(model, Choices(**payload["choices"]), progress=progress)
     return {"model": plain(identity(model)), "futures": status(model)}
+
+
+def written_lines(kind: "JobKind", store: Store, payload: Json, **options: Any) -> Written:
+    """The lines that a kind of job computes, as one text; within the JSON of a reply each quote would be escaped."""
+    return Written({}, {"lines": "\n".join(kind(store, payload, **options)).encode()})
 
 
 def ready(store: Store, payload: Json) -> list[str]:
