@@ -73,7 +73,8 @@ def _read(ref: ModelRef) -> LoadedModel:
 def _size(model: LoadedModel) -> int:
     """Roughly: its records with their encoded points, its file as numbers in memory, and the leaves of its trees."""
     records = (model.reference.rows_raw, model.reference.X, model.reference.scores)
-    leaves = [of for of in (model.black_box.forest, model.black_box.boxes) if of is not None]
+    forest, boxes = model.black_box.forest, model.black_box.boxes
+    leaves = [of for of in (None if forest is None else forest.leaves, boxes) if of is not None]
     sides = [side for of in leaves for side in (of.lower, of.upper)]
     artifact = model.registered.manifest.artifact
     file = 0 if isinstance(artifact, Endpoint) else (model.registered.directory / artifact.path).stat().st_size

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -19,8 +20,7 @@ from jaxtyping import Float
 from app.errors import DeadlineExceeded, SolverFailed
 from app.portfolio.shares import most_accepted
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.models.black_box import BlackBox
-from app.recourse.models.forest import Forest
+from app.recourse.models.black_box import BlackBox, input_of_rows
 from app.recourse.models.meter import Meter
 from app.recourse.problem import Reference
 from app.recourse.search.forest_branching import ForestBranching
@@ -248,13 +248,13 @@ def _by_trees(
 ) -> Preclusion | None:
     """For an ensemble of trees: whether any record within reach has enough. None where that says nothing."""
     forest = black_box.forest
-    known = None if forest is None else reference.once_compared(forest, 0.0, lambda: _scale(forest, reference))
+    known = None if forest is None else reference.once_compared(forest, 0.0, lambda: _scale(black_box, reference))
     if forest is None or known is None:
         return None
     slope, offset, gap = known
-    search = ForestBranching(forest, actions, math.copysign(1.0, slope))
     until = min(deadline, time.monotonic() + within_s)
     try:
+        search = ForestBranching(forest, partial(input_of_rows, black_box), actions, math.copysign(1.0, slope))
         row_raw = search.accepted((-offset - 10.0 * gap) / abs(slope), deadline=until)
     except (DeadlineExceeded, SolverFailed):
         return None
@@ -263,10 +263,13 @@ def _by_trees(
     return _if_accepted(black_box, row_raw)
 
 
-def _scale(forest: Forest, reference: Reference) -> tuple[float, float, float] | None:
+def _scale(black_box: BlackBox, reference: Reference) -> tuple[float, float, float] | None:
     """Slope and offset of the score in the sum of the leaves, and how far that is from it; None where it is not."""
     near = np.flatnonzero(np.abs(reference.scores) < NEAR)[:COMPARED]
-    if len(near) < 3 or np.ptp(margins := forest.margin(reference.X[near])) == 0.0:
+    if black_box.forest is None or len(near) < 3:
+        return None
+    margins = black_box.forest.margin(input_of_rows(black_box, reference.rows_raw[near]))
+    if np.ptp(margins) == 0.0:
         return None
     slope, offset = np.polyfit(margins, reference.scores[near], 1)
     gap = float(np.abs(offset + slope * margins - reference.scores[near]).max())

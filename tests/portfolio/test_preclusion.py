@@ -38,7 +38,7 @@ from tests.jobs.serving import Server
 from tests.optional import library
 from tests.registry.adapters.card import by_hand as by_points
 from tests.registry.adapters.card import carded
-from tests.registry.adapters.table import SAVINGS, frame, records
+from tests.registry.adapters.table import SAVINGS, frame, make, outcomes, records
 from tests.registry.loan import loan_records, make_linear
 from tests.servers import starting
 
@@ -274,6 +274,39 @@ def test_an_ensemble_of_trees_has_proofs_that_are_those_of_all_records(
         found, best = preclusion(trees, reference, small(loaded, record)), best_by_hand(trees, record)
         assert (found.proof is not None) == (best < 0.0)
         assert (found.row_raw is not None) == (best >= 0.0)
+        proven, found_one = proven + (found.proof is not None), found_one + (found.row_raw is not None)
+    assert proven > 5
+    assert found_one > 5
+
+
+@pytest.mark.parametrize("kind", ["xgboost", "lightgbm"])
+def test_trees_that_split_by_categories_have_proofs_that_are_those_of_all_records(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of a table with levels and missing values; what it says of each record is the library's."""
+    boosted, table = library(kind), frame()
+    if kind == "xgboost":
+        data = boosted.DMatrix(table, outcomes(table), enable_categorical=True)
+        booster = boosted.train({"objective": "binary:logistic", "max_depth": 3, "nthread": 1}, data, 20)
+        source = make(tmp_path / "source", bytes(booster.save_raw("json")), {"format": kind, "path": "m.json"})
+    else:
+        data = boosted.Dataset(table, outcomes(table))
+        params = {"objective": "binary", "verbose": -1, "num_threads": 1, "min_data_per_group": 2, "cat_smooth": 1.0}
+        booster = boosted.train({**params, "num_leaves": 7}, data, 20)
+        source = make(tmp_path / "source", booster.model_to_string().encode(), {"format": kind, "path": "m.txt"})
+    model = Registry(tmp_path / "store").register(source.write()).load()
+    space, kept, proven, found_one = model.black_box.space, Constraints(immutable=("income",)), 0, 0
+    for record in records(frame(60, seed=4)):
+        if model.black_box.score_raw(space.read(record)[None])[0] >= 0.0:
+            continue
+        actions = action_set(space, space.read(record), constraints=replace(kept, max_changes=2))
+        every = preclusion(model.black_box, model.reference, actions)
+        assert every.proof == "enumerated" or every.row_raw is not None
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "MOST_ROWS", 0)
+            found = preclusion(model.black_box, model.reference, actions)
+        assert found.proof == (None if every.proof is None else "optimised")
+        assert (found.row_raw is not None) == (every.row_raw is not None)
         proven, found_one = proven + (found.proof is not None), found_one + (found.row_raw is not None)
     assert proven > 5
     assert found_one > 5

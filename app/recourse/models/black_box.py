@@ -120,7 +120,7 @@ class BlackBox:
     boxes: Boxes | None = None
     """The leaves, where the model is a single decision tree over encoded points; their scores are those of `score`."""
     forest: Forest | None = None
-    """The leaves, where the model is an ensemble of trees over encoded points; its score is linear in their sum."""
+    """The leaves, where the model is an ensemble of trees; its score is linear in their sum."""
     network: ReluNetwork | None = None
     """The layers, where the model is a network with ReLU whose logit the score follows."""
     remote: Remote | None = None
@@ -139,7 +139,7 @@ class BlackBox:
             additive=self.additive and columns.space.derived is None,
             piecewise_linear=self.piecewise_linear and columns.affine,
             network=None if self.network is None or not columns.affine else self.network.of_columns(columns),
-            forest=None if self.forest is None or not columns.invertible else self.forest.of_limits(columns.limits),
+            forest=self.forest if columns.space.derived is None else None,
             boxes=None if self.boxes is None or not columns.invertible else self.boxes.of_limits(columns.limits),
         )
 

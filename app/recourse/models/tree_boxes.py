@@ -14,6 +14,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import ndtr
 
+from app.recourse.models.tree_leaves import Splits, leaves_of
+
 Score: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """Maps encoded points (n, d) to scores (n,)."""
 
@@ -57,8 +59,9 @@ class Boxes:
         score : the score of the black box for encoded points; called once, with one point of each box, so that the
             boxes agree with the black box
         """
-        lowers, uppers, _ = leaves_of_tree(feature, threshold, left, right, columns=columns)
-        return cls(lowers, uppers, np.asarray(score(_members(lowers, uppers)), dtype=float))
+        leaves = leaves_of([Splits(feature=feature, edge=threshold, left=left, right=right)], columns)
+        members = _members(leaves.lower, leaves.upper)
+        return cls(leaves.lower, leaves.upper, np.asarray(score(members), dtype=float))
 
     def of_limits(self, limits: Callable[[np.ndarray], np.ndarray]) -> "Boxes":
         """The boxes in other units.
@@ -153,39 +156,6 @@ def single_precision_edge(threshold: Float[np.ndarray, "k"], *, strict: bool) ->
         below, above = (np.clip(side.astype(float), -(2.0**128), 2.0**128) for side in (last, following))
         halfway = 0.5 * (below + above)
         return np.where(halfway.astype(np.float32) <= last, halfway, np.nextafter(halfway, -np.inf))
-
-
-def leaves_of_tree(
-    feature: Int[np.ndarray, "k"],
-    threshold: Float[np.ndarray, "k"],
-    left: Int[np.ndarray, "k"],
-    right: Int[np.ndarray, "k"],
-    *,
-    columns: int,
-) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, "m d"], Int[np.ndarray, "m"]]:
-    """Lower sides, upper sides and node numbers of the leaves that any point can reach.
-
-    Inner node k sends a point left iff ``x[feature[k]] <= threshold[k]``. A node is a leaf if its `left` is negative.
-    Node 0 is the root.
-    """
-    found: list[tuple[np.ndarray, np.ndarray, int]] = []
-    stack = [(0, np.full(columns, -np.inf), np.full(columns, np.inf))]
-    while stack:
-        node, lower, upper = stack.pop()
-        if left[node] < 0:
-            found.append((lower, upper, node))
-            continue
-        j, edge = feature[node], threshold[node]
-        if edge < upper[j]:
-            above = lower.copy()
-            above[j] = max(lower[j], edge)
-            stack.append((int(right[node]), above, upper))
-        if lower[j] < edge:
-            below = upper.copy()
-            below[j] = min(upper[j], edge)
-            stack.append((int(left[node]), lower, below))
-    lowers, uppers, nodes = (np.array(part) for part in zip(*found, strict=True))
-    return lowers, uppers, nodes
 
 
 def _members(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:

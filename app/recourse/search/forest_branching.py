@@ -9,25 +9,49 @@ import heapq
 import itertools
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
+from app.recourse.actions.advice_ranges import lattice_point
 from app.recourse.models.forest import Forest
 
 MOST_BOXES = 20_000
 """Boxes that are divided; then it is open."""
+
+MOST_LISTED = 512
+"""Values of a lattice that are all tried; of more, those beside the splits."""
+
+MOST_CELLS = 50_000_000
+"""Leaves times values that are kept, in two bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Box:
     """Of each feature the first and the last of its values."""
 
-    first: Int[np.ndarray, "p"]
-    last: Int[np.ndarray, "p"]
+    first: Int[np.ndarray, "f"]
+    last: Int[np.ndarray, "f"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lever:
+    """A feature that may change: the values that stand for all others, ascending, and which leaves have them."""
+
+    feature: int
+    values: Float[np.ndarray, "v"]
+    own: int
+    """Index of the person's own value."""
+    counts: Int[np.ndarray, "v+1 m"]
+    """How many of the first values are in each leaf."""
+
+    def meets(self, first: int, last: int) -> Bool[np.ndarray, "m"]:
+        """Which leaves have one of the values from `first` to `last`."""
+        return self.counts[last + 1] > self.counts[first]
 
 
 class ForestBranching:
@@ -35,27 +59,39 @@ class ForestBranching:
 
     Parameters
     ----------
+    rows : maps raw rows to the input of the black box
     actions : the action set; time alone changes none of its features, and no number leaves a state such as missing
     sign : 1 to search for high margins, -1 to search for low ones because the score falls as the margin grows
+
+    Raises `SolverFailed` where there are too many leaves and values.
     """
 
-    def __init__(self, forest: Forest, actions: ActionSet, sign: float = 1.0) -> None:
-        self.forest = forest if sign > 0.0 else Forest(forest.lower, forest.upper, -forest.values, forest.first)
-        self.actions, space = actions, actions.space
-        self.values = [self._values(j) for j in range(space.p)]
-        """Legal values that stand for all others, ascending; of a group its levels."""
-        self.own = np.array([int(np.flatnonzero(v == actions.factual_raw[j])[0]) for j, v in enumerate(self.values)])
-        own = space.encode(actions.factual_raw[None])[0]
-        self._lower, self._upper = own.copy(), own.copy()
-        for j in space.groups.tolist():
-            self._lower[space.spans[j]] = self._upper[space.spans[j]] = 0.0
-        self._numbers = [(j, space.spans[j].start) for j in space.numeric.tolist() if len(self.values[j]) > 1]
-        self._encoded = {j: self._encode(j, self.values[j]) for j, _ in self._numbers}
-        self.most = math.inf if actions.max_changes is None else actions.max_changes
-        self._columns = np.arange(space.d)
-        lower, upper = self._sides(self._whole)
-        self._columns = np.flatnonzero(lower < upper)
-        self.forest = self.forest.within(lower, upper, self._columns)
+    def __init__(
+        self, forest: Forest, rows: Callable[[np.ndarray], np.ndarray], actions: ActionSet, sign: float = 1.0
+    ) -> None:
+        self.actions = actions
+        self._forest, self._rows = forest, rows
+        own = forest.matrix(rows(actions.factual_raw[None]))[0]
+        tried = {j: self._tried(j) for j in np.flatnonzero(actions.movable).tolist()}
+        columns = {j: self._of(j, values) for j, values in tried.items()}
+        varying = {j: np.flatnonzero(~_alike(X, own).all(axis=0)) for j, X in columns.items()}
+        fixed = np.setdiff1d(np.arange(len(own)), np.concatenate([np.zeros(0, dtype=int), *varying.values()]))
+        met = np.ones(len(forest.values), dtype=bool)
+        for column in fixed.tolist():
+            met &= forest.leaves.hold(column, own[[column]])[:, 0]
+        leaves = forest.leaves[met]
+        self._values = sign * forest.values[met]
+        self._first = np.flatnonzero(np.diff(leaves.tree, prepend=-1))
+        if len(self._values) * sum(map(len, tried.values())) > MOST_CELLS:
+            raise SolverFailed("The trees have too many leaves and values.")
+        self._levers = []
+        for j, among in varying.items():
+            held = np.ones((len(self._values), len(tried[j])), dtype=bool)
+            for column in among.tolist():
+                held &= leaves.hold(column, columns[j][:, column])
+            self._levers.append(self._lever(j, tried[j], held))
+        self._most = math.inf if actions.max_changes is None else actions.max_changes
+        self._own = np.array([lever.own for lever in self._levers], dtype=int)
 
     def accepted(self, least: float, *, deadline: float = math.inf) -> Float[np.ndarray, "p"] | None:
         """A legal record whose margin times `sign` is at least `least`; None if there is no such record.
@@ -65,7 +101,10 @@ class ForestBranching:
         DeadlineExceeded : the search is not finished at `deadline`, a `time.monotonic()`
         SolverFailed : the search is not finished after `MOST_BOXES` boxes, or it found only records that break a rule
         """
-        order, open_ = itertools.count(), [(-self._bound(self._whole), 0, self._whole)]
+        last = np.array([len(lever.values) - 1 for lever in self._levers], dtype=int)
+        whole = _Box(np.zeros(len(last), dtype=int), last)
+        outside = self._outside(whole)
+        order, open_ = itertools.count(), [(-self._bound(whole, sum(outside, self._none)), 0, whole)]
         illegal = False
         while open_:
             below, number, box = heapq.heappop(open_)
@@ -76,7 +115,9 @@ class ForestBranching:
             if number > MOST_BOXES:
                 raise SolverFailed("The trees have too many combinations of leaves.")
             if (box.first == box.last).all():
-                row_raw = np.array([v[k] for v, k in zip(self.values, box.first, strict=True)])
+                row_raw = self.actions.factual_raw.copy()
+                for lever, k in zip(self._levers, box.first.tolist(), strict=True):
+                    row_raw[lever.feature] = lever.values[k]
                 if self.actions.contains(row_raw[None])[0]:
                     return row_raw
                 illegal = True
@@ -88,75 +129,100 @@ class ForestBranching:
             raise SolverFailed("A record that the trees accept breaks a rule.")
         return None
 
-    def _values(self, j: int) -> Float[np.ndarray, "v"]:
-        A, space, fact = self.actions, self.actions.space, float(self.actions.factual_raw[j])
-        if not A.movable[j]:
-            return np.array([fact])
-        if space.features[j].is_group or j in A.restricted:
+    def _of(self, j: int, values: Float[np.ndarray, "v"]) -> Float[np.ndarray, "v d"]:
+        """The columns of the trees of the person with other values of a feature."""
+        rows_raw = np.tile(self.actions.factual_raw, (len(values), 1))
+        rows_raw[:, j] = values
+        return self._forest.matrix(self._rows(rows_raw))
+
+    def _tried(self, j: int) -> Float[np.ndarray, "v"]:
+        """Legal values of a feature, at least one between any two splits that have one between them."""
+        A, fact = self.actions, float(self.actions.factual_raw[j])
+        if A.space.features[j].is_group or j in A.restricted:
             return np.unique([*map(float, A.levels(j)), fact])
-        k = space.numeric.tolist().index(j)
-        scale, center = float(space.scale_raw[k]), float(space.center_raw[k])
-        edges = self.forest.edges[space.spans[j].start]
-        splits, step = center + scale * edges, float(A.step_raw[j])
-        near = np.array([-1.0, 0.0, 1.0, 2.0]) * step if step else np.array([-1e-9, 0.0, 1e-9]) * scale
-        found = [np.array([fact])]
+        step, found = float(A.step_raw[j]), [np.array([fact])]
         for low, high in (
             (float(A.lower_raw[j]), float(A.below_raw[j])),
             (float(A.above_raw[j]), float(A.upper_raw[j])),
         ):
             if not low <= high:
                 continue
-            anchor = low if math.isfinite(low) else high
-            base = anchor + np.floor((splits - anchor) / step) * step if step else splits
-            tried = np.append((base[:, None] + near).ravel(), [end for end in (low, high) if math.isfinite(end)])
-            found.append(np.clip(tried, low, high))
-        rows = np.tile(A.factual_raw, (sum(map(len, found)), 1))
-        rows[:, j] = np.concatenate(found)
-        values = A.round(rows)[:, j]
-        # Of each cell the value nearest to the factual.
-        cells = np.searchsorted(edges, self._encode(j, values), side="left")
-        nearest = np.lexsort((np.abs(values - fact), cells))
-        first = np.unique(cells[nearest], return_index=True)[1]
-        return np.unique(np.append(values[nearest[first]], fact))
+            ends = [end for end in (low, high) if math.isfinite(end)]
+            if step and (high - low) / step <= MOST_LISTED:
+                anchor = float(A.anchor_raw[j])
+                ticks = range(math.floor((low - anchor) / step), math.ceil((high - anchor) / step) + 1)
+                beside = np.array([lattice_point(tick, anchor, step) for tick in ticks])
+            else:
+                splits, anchor = self._splits(j), (ends or [fact])[0]
+                near = np.array([-1.0, 0.0, 1.0, 2.0]) * step if step else np.array([-1e-9, 0.0, 1e-9]) * self._unit(j)
+                base = anchor + np.floor((splits - anchor) / step) * step if step else splits
+                beside = (base[:, None] + near).ravel()
+            found.append(np.clip(np.append(beside, ends), low, high))
+        rows_raw = np.tile(A.factual_raw, (sum(map(len, found)), 1))
+        rows_raw[:, j] = np.concatenate(found)
+        return np.unique(np.append(A.round(rows_raw)[:, j], fact))
 
-    def _encode(self, j: int, values: Float[np.ndarray, "v"]) -> Float[np.ndarray, "v"]:
-        """The encoded column of a number."""
-        rows, space = np.tile(self.actions.factual_raw, (len(values), 1)), self.actions.space
-        rows[:, j] = values
-        return space.encode(rows)[:, space.spans[j].start]
+    def _unit(self, j: int) -> float:
+        return float(self.actions.space.spread_raw[j])
+
+    def _splits(self, j: int) -> Float[np.ndarray, "e"]:
+        """The raw values at which trees split a number; columns of the trees are affine in it."""
+        fact = float(self.actions.factual_raw[j])
+        ends = np.array([fact, fact + self._unit(j)])
+        one, other = self._of(j, ends)
+        found = [np.zeros(0)]
+        for column in np.flatnonzero(other != one).tolist():
+            sides = np.concatenate([side[:, column] for side in (self._forest.leaves.lower, self._forest.leaves.upper)])
+            edges = np.unique(sides[np.isfinite(sides)])
+            found.append(fact + (edges - one[column]) / (other[column] - one[column]) * (ends[1] - fact))
+        return np.concatenate(found)
+
+    def _lever(self, j: int, values: Float[np.ndarray, "v"], held: Bool[np.ndarray, "m v"]) -> _Lever:
+        """A feature with one value, that nearest to the person's own, of those that are in the same leaves."""
+        fact = float(self.actions.factual_raw[j])
+        nearest = np.argsort(np.abs(values - fact), kind="stable")
+        cells = np.ascontiguousarray(np.packbits(held, axis=0).T[nearest])
+        _, first = np.unique(cells, axis=0, return_index=True)
+        kept = np.sort(nearest[first])
+        counts = np.zeros((len(kept) + 1, len(held)), dtype=np.int16)
+        np.cumsum(held[:, kept].T, axis=0, out=counts[1:])
+        return _Lever(j, values[kept], int(np.flatnonzero(values[kept] == fact)[0]), counts)
 
     @property
-    def _whole(self) -> _Box:
-        return _Box(np.zeros(len(self.values), dtype=int), np.array([len(v) - 1 for v in self.values]))
+    def _none(self) -> Int[np.ndarray, "m"]:
+        return np.zeros(len(self._values), dtype=np.int16)
 
-    def _bound(self, box: _Box) -> float:
-        changes = int(((self.own < box.first) | (self.own > box.last)).sum())
-        if changes > self.most:
+    def _outside(self, box: _Box) -> list[Bool[np.ndarray, "m"]]:
+        """For each feature, which leaves have none of its values in a box."""
+        pairs = zip(self._levers, box.first.tolist(), box.last.tolist(), strict=True)
+        return [~lever.meets(first, last) for lever, first, last in pairs]
+
+    def _bound(self, box: _Box, missed: Int[np.ndarray, "m"]) -> float:
+        """Upper bound on the margin in a box, given how many features each leaf misses there."""
+        if int(((self._own < box.first) | (self._own > box.last)).sum()) > self._most:
             return -math.inf
-        return self.forest.most(*self._sides(box))
-
-    def _sides(self, box: _Box) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
-        """The smallest and largest value of each column that varies."""
-        space = self.actions.space
-        lower, upper = self._lower.copy(), self._upper.copy()
-        for j, place in self._numbers:
-            lower[place], upper[place] = self._encoded[j][box.first[j]], self._encoded[j][box.last[j]]
-        for j in space.groups.tolist():
-            levels = self.values[j][box.first[j] : box.last[j] + 1].astype(int) + space.spans[j].start
-            upper[levels] = 1.0
-            lower[levels] = float(len(levels) == 1)
-        return lower[self._columns], upper[self._columns]
+        return float(np.maximum.reduceat(np.where(missed == 0, self._values, -np.inf), self._first).sum())
 
     def _halves(self, box: _Box) -> list[tuple[float, _Box]]:
         """The box divided where the larger of both bounds is least; each half with its bound."""
         least, best = math.inf, list[tuple[float, _Box]]()
+        outside = self._outside(box)
+        missed = sum(outside, self._none)
         for j in np.flatnonzero(box.last > box.first).tolist():
             middle = (box.first[j] + box.last[j]) // 2
             left, right = box.last.copy(), box.first.copy()
             left[j], right[j] = middle, middle + 1
-            halves = [(self._bound(half), half) for half in (_Box(box.first, left), _Box(right, box.last))]
+            halves = []
+            for half in (_Box(box.first, left), _Box(right, box.last)):
+                without = ~self._levers[j].meets(int(half.first[j]), int(half.last[j]))
+                halves.append((self._bound(half, missed - outside[j] + without), half))
             lower, higher = sorted(bound for bound, _ in halves)
             worth = higher + 1e-3 * max(lower, -1e6)
             if not best or worth < least:
                 least, best = worth, halves
         return best
+
+
+def _alike(X: Float[np.ndarray, "v d"], x: Float[np.ndarray, "d"]) -> Bool[np.ndarray, "v d"]:
+    """Where rows have the number of one row, or both have none."""
+    return (x == X) | (np.isnan(X) & np.isnan(x))

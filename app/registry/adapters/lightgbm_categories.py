@@ -23,6 +23,11 @@ class Bitsets:
     starts: np.ndarray
     words: np.ndarray
 
+    def codes(self, k: int) -> np.ndarray:
+        """Whether each code from 0 is in set k, (32 times its words,)."""
+        words = self.words[self.starts[k] : self.starts[k + 1]]
+        return np.asarray((words[:, None] >> np.arange(32) & 1).astype(bool).ravel())
+
 
 def pandas_categories(lines: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
     """The category lists in a LightGBM file: one for each categorical column of the DataFrame in training.

@@ -27,7 +27,7 @@ from app.registry.adapters.estimator_parts import MEMBERS, Member
 from app.registry.adapters.lightgbm_categories import Bitsets, named_categories, pandas_categories
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.tree_input import TreeInput, tree_input, with_codes
-from app.registry.adapters.trees import Tree, with_boxes
+from app.registry.adapters.trees import Routes, Tree, with_boxes, with_forest
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
 
@@ -45,8 +45,8 @@ MOST_WORDS = 400
 ZERO = float(np.float32(1e-35))
 """LightGBM treats numbers up to this magnitude as 0."""
 
-CATEGORICAL, MISSING_ZERO = 1, 4
-"""Bits of a node's `decision_type`: it splits by categories; it treats 0 as missing."""
+CATEGORICAL, DEFAULT_LEFT, MISSING_ZERO, MISSING_NAN = 1, 2, 4, 8
+"""Bits of a node's `decision_type`: it splits by categories; what is missing goes left, namely 0; namely NaN."""
 
 DECISIONS = 11
 """Largest `decision_type`."""
@@ -85,8 +85,7 @@ class _File:
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of a LightGBM model.
 
-    If the model takes encoded points, the black box also has the leaves of the trees. The leaves are left out where the
-    trees read a number as missing, or where there are too many leaves.
+    The black box also has the leaves of the trees, but where these read a number as missing or are too many.
 
     Raises `ModelRefused` where the file is no sound ensemble for the manifest; `ModelUnusable` without LightGBM.
     """
@@ -94,9 +93,27 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     taken.warn()
     booster = _booster(_text(file, slope, taken.count))
     black_box = black_box_of(manifest, space, _predict(booster, slope, manifest, taken), rowwise=True)
-    if taken.missing is not None or any((part.decisions & MISSING_ZERO).any() for part in file.parts):
-        return black_box  # a number that is read as missing (0 by zero_as_missing) goes its own way, which boxes lack
-    return with_boxes(black_box, [part.tree for part in file.parts], _edges, taken.indices)
+    if any((part.decisions & MISSING_ZERO).any() for part in file.parts):
+        return black_box  # 0 goes its own way, which no leaf can describe
+    if len(file.parts) == 1 and manifest.input is Input.ENCODED and taken.missing is None:
+        return with_boxes(black_box, file.parts[0].tree, _edges, taken.indices)
+    return with_forest(
+        black_box, [part.tree for part in file.parts], _edges, taken, [_routes(part) for part in file.parts]
+    )
+
+
+def _routes(part: _Part) -> Routes:
+    """Where a tree sends missing values, NaN going where 0 goes if training had none, and codes."""
+    inner = len(part.decisions)
+    by_code = part.decisions & CATEGORICAL > 0
+    left = np.where(part.decisions & MISSING_NAN > 0, part.decisions & DEFAULT_LEFT > 0, part.tree.number[:inner] >= 0)
+    missing_left = np.zeros(len(part.tree.left), dtype=bool)
+    missing_left[:inner] = left & ~by_code
+    sets = part.tree.number[:inner].astype(int)
+    return Routes(
+        missing_left=missing_left,
+        codes_left={int(node): part.sets.codes(sets[node]) for node in np.flatnonzero(by_code)},
+    )
 
 
 def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple[_File, float, TreeInput]:

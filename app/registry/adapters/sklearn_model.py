@@ -108,7 +108,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     black_box = black_box_of(manifest, space, predict, rowwise=_has_trees_only(estimator))
     if manifest.input is Input.ENCODED and _is_tree(estimator):
         edges = partial(single_precision_edge, strict=False)
-        return with_boxes(black_box, [_tree(estimator)], edges, chosen)
+        return with_boxes(black_box, _tree(estimator), edges, chosen)
     return black_box
 
 

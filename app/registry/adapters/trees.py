@@ -4,21 +4,27 @@ That code follows node and column indices without checks, so a file is read and 
 receives a new file, written from the checked arrays, never the lender's: other or ambiguous content does not reach it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-from app.recourse.models.black_box import BlackBox, Input
+from app.recourse.models.black_box import BlackBox
 from app.recourse.models.forest import Forest
-from app.recourse.models.tree_boxes import Boxes, leaves_of_tree
+from app.recourse.models.tree_boxes import Boxes
+from app.recourse.models.tree_leaves import Splits
+from app.registry.adapters.tree_input import TreeInput
 
 LARGEST_BOXES = 5_000_000
 """Largest leaves times columns of a single tree kept as boxes: some 100 MB."""
 
-LARGEST_FOREST = 1_000_000
-"""Largest leaves times columns of an ensemble kept as boxes: some 16 MB."""
+LARGEST_FOREST = 2_000_000
+"""Numbers of eight bytes in the largest leaves of an ensemble that are kept."""
+
+Edges: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""Converts thresholds in the file to the largest doubles that still go to the left child."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,34 +75,60 @@ class Tree:
         return Tree(feature=self.feature[nodes], number=self.number[nodes], left=left, right=right)
 
 
-def with_boxes(
-    black_box: BlackBox,
-    trees: Sequence[Tree],
-    edges: Callable[[np.ndarray], np.ndarray],
-    indices: Int[np.ndarray, "k"] | None = None,
-) -> BlackBox:
-    """The black box, completed by the leaves of its trees as boxes. A box has one interval for each encoded column.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routes:
+    """Where a tree sends what is not compared with a threshold."""
 
-    The black box is returned unchanged where the model takes raw rows, or the trees have too many leaves.
+    missing_left: Bool[np.ndarray, "k"]
+    """Whether each node sends a missing value left."""
+    codes_left: Mapping[int, Bool[np.ndarray, "c"]]
+    """For nodes that split by codes, whether each code from 0 goes left; others go right."""
+
+
+def with_boxes(black_box: BlackBox, tree: Tree, edges: Edges, indices: Int[np.ndarray, "k"] | None = None) -> BlackBox:
+    """The black box of a single tree over encoded points, completed by its leaves as boxes.
+
+    The black box is returned unchanged where the tree has too many leaves.
 
     Parameters
     ----------
-    edges : function that converts thresholds in the file to the largest doubles that still go to the left child
-    indices : for each column of the trees, the index of its encoded column; None if the trees take all encoded columns
+    indices : for each column of the tree, the index of its encoded column; None if it takes all encoded columns
     """
     columns = black_box.space.d
-    size, most = sum(int((tree.left < 0).sum()) for tree in trees), LARGEST_BOXES if len(trees) == 1 else LARGEST_FOREST
-    if black_box.input is not Input.ENCODED or not trees or size * columns > most:
+    if int((tree.left < 0).sum()) * columns > LARGEST_BOXES:
         return black_box
+    feature = tree.feature if indices is None else indices[np.where(tree.left < 0, 0, tree.feature)]
+    boxes = Boxes.of_tree(
+        feature, edges(tree.number), tree.left, tree.right, columns=columns, score=black_box.score
+    )  # fmt: skip
+    return replace(black_box, boxes=boxes)
 
-    def arrays(tree: Tree) -> tuple[np.ndarray, ...]:
-        feature = tree.feature if indices is None else indices[np.where(tree.left < 0, 0, tree.feature)]
-        return feature, edges(tree.number), tree.left, tree.right
 
-    if len(trees) == 1:
-        return replace(black_box, boxes=Boxes.of_tree(*arrays(trees[0]), columns=columns, score=black_box.score))
-    leaves = []
-    for tree in trees:
-        lower, upper, nodes = leaves_of_tree(*arrays(tree), columns=columns)
-        leaves.append((lower, upper, tree.number[nodes]))
-    return replace(black_box, forest=Forest.of_trees(leaves))
+def with_forest(
+    black_box: BlackBox, trees: Sequence[Tree], edges: Edges, taken: TreeInput, routes: Sequence[Routes]
+) -> BlackBox:
+    """The black box of an ensemble, completed by the leaves of its trees.
+
+    The black box is returned unchanged where the trees read a number as missing, which a leaf cannot describe, and
+    where they have too many leaves. `routes` says of each tree how it sends missing values and codes.
+    """
+    known = {j: codes[codes >= 0.0] for j, codes in taken.codes.items()}
+    codes = {
+        j: int(known[j].max(initial=0.0)) + 1
+        for j in {int(tree.feature[k]) for tree, route in zip(trees, routes, strict=True) for k in route.codes_left}
+    }
+    width = 2 * taken.count + sum(codes.values()) // 8
+    if taken.missing is not None or sum(int((tree.left < 0).sum()) for tree in trees) * width > LARGEST_FOREST:
+        return black_box
+    splits = [
+        Splits(
+            feature=tree.feature, edge=edges(tree.number), left=tree.left, right=tree.right,
+            missing_left=route.missing_left, codes_left=route.codes_left,
+        )
+        for tree, route in zip(trees, routes, strict=True)
+    ]  # fmt: skip
+    values = [tree.number for tree in trees]
+    return replace(
+        black_box,
+        forest=Forest.of_trees(list(zip(splits, values, strict=True)), taken.matrix, taken.count, codes),
+    )

@@ -23,8 +23,8 @@ from app.recourse.models.tree_boxes import single_precision_edge
 from app.registry.adapters.artifact import FAULTS, UNREADABLE, black_box_of, read_artifact, unreadable
 from app.registry.adapters.estimator_parts import MEMBERS, Member
 from app.registry.adapters.optional_import import library
-from app.registry.adapters.tree_input import TreeInput, tree_input, with_codes
-from app.registry.adapters.trees import Tree, with_boxes
+from app.registry.adapters.tree_input import TreeInput, most_codes, tree_input, with_codes
+from app.registry.adapters.trees import Routes, Tree, with_boxes, with_forest
 from app.registry.adapters.ubjson import parse as parse_ubjson
 from app.registry.adapters.xgboost_file import (
     Learner,
@@ -50,8 +50,7 @@ ROOT = 2**31 - 1
 def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust) -> BlackBox:  # noqa: ARG001
     """The black box of an XGBoost model.
 
-    If the model takes encoded points, the black box also has the leaves of the trees. The leaves are left out where the
-    trees read a number as missing, or where there are too many leaves.
+    The black box also has the leaves of the trees, but where these read a number as missing or are too many.
 
     Raises `ModelRefused` where the file is no sound ensemble for the manifest; `ModelUnusable` without XGBoost.
     """
@@ -61,9 +60,23 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     booster = _booster(_document(learner, trees, parts))
     predict = _predict(booster, learner.objective.name, manifest, taken)
     black_box = black_box_of(manifest, space, predict, rowwise=True)
-    if taken.missing is not None:
-        return black_box  # a number that is read as missing goes its own way, which boxes cannot describe
-    return with_boxes(black_box, trees, lambda threshold: single_precision_edge(threshold, strict=True), taken.indices)
+    if len(trees) == 1 and manifest.input is Input.ENCODED and taken.missing is None:
+        return with_boxes(black_box, trees[0], _edges, taken.indices)
+    return with_forest(black_box, trees, _edges, taken, [_routes(part, space) for part in parts])
+
+
+def _edges(threshold: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
+    """The largest number that goes left, given that XGBoost compares in single precision."""
+    return single_precision_edge(threshold, strict=True)
+
+
+def _routes(part: TreePart, space: FeatureSpace) -> Routes:
+    codes_left = {}
+    for node, codes in splits_of(part).items() if any(part.split_type) else ():
+        goes = np.ones(most_codes(space, part.split_indices[node]), dtype=bool)
+        goes[codes] = False
+        codes_left[node] = goes
+    return Routes(missing_left=np.array(part.default_left), codes_left=codes_left)
 
 
 def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple[Learner, list[Tree], TreeInput]:

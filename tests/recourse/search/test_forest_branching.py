@@ -11,7 +11,7 @@ from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Constraints
 from app.recourse.features import FeatureSpace
 from app.recourse.models.forest import Forest
-from app.recourse.models.tree_boxes import leaves_of_tree
+from app.recourse.models.tree_leaves import Splits
 from app.recourse.search.forest_branching import ForestBranching
 from tests.recourse.random_rules import domain, factual, legal_rows, rule_sets
 
@@ -36,8 +36,8 @@ def walked(node: Node, x: np.ndarray) -> float:
     return node
 
 
-def forest_of(trees: list[Node], columns: int) -> Forest:
-    leaves = []
+def forest_of(trees: list[Node], space: FeatureSpace) -> Forest:
+    found = []
     for tree in trees:
         feature, number, left, right = list[int](), list[float](), list[int](), list[int]()
 
@@ -53,10 +53,10 @@ def forest_of(trees: list[Node], columns: int) -> Forest:
             return k
 
         add(tree, (feature, number, left, right))
-        arrays = np.array(feature), np.array(number), np.array(left), np.array(right)
-        lower, upper, nodes = leaves_of_tree(*arrays, columns=columns)
-        leaves.append((lower, upper, arrays[1][nodes]))
-    return Forest.of_trees(leaves)
+        edge = np.array(number)
+        splits = Splits(feature=np.array(feature), edge=edge, left=np.array(left), right=np.array(right))
+        found.append((splits, edge))
+    return Forest.of_trees(found, lambda X: X, space.d)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -72,9 +72,9 @@ def test_what_can_be_reached_is_what_some_row_has(sign: float) -> None:
         X = one.space.encode(rows)
         trees = [grown(draw, one.space, one.space.encode(legal_rows(one, [])), 3) for _ in range(6)]
         margins = sign * np.array([sum(walked(tree, x) for tree in trees) for x in X])
-        forest = forest_of(trees, one.space.d)
+        forest = forest_of(trees, one.space)
         assert forest.margin(X[:50]) == pytest.approx(sign * margins[:50])
-        search = ForestBranching(forest, actions, sign)
+        search = ForestBranching(forest, one.space.encode, actions, sign)
         for least in (float(np.median(margins)), float(margins.max()) - 1e-6, float(margins.max()) + 1e-6):
             found = search.accepted(least)
             if (margins >= least).any():
@@ -101,7 +101,7 @@ def test_rules_leave_nothing_proven_that_is_not_so() -> None:
             margins = np.array([sum(walked(tree, x) for tree in trees) for x in one.space.encode(rows)])
             least = draw.uniform(0.0, 3.0)
             try:
-                row_raw = ForestBranching(forest_of(trees, one.space.d), actions).accepted(least)
+                row_raw = ForestBranching(forest_of(trees, one.space), one.space.encode, actions).accepted(least)
             except SolverFailed:
                 lost += 1
                 continue

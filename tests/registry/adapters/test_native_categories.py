@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from app.recourse.models.black_box import input_of_rows
 from app.recourse.models.score import sigmoid
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel
@@ -44,6 +45,13 @@ def of_lightgbm(path: Path, booster: Any, **changes: Any) -> ModelDirectory:
     return make(path, booster.model_to_string().encode(), {"format": "lightgbm", "path": "m.txt"}, **changes)
 
 
+def margins(loaded: LoadedModel, table: pd.DataFrame = FRESH) -> np.ndarray:
+    """The sum of the leaves in which each record is."""
+    box = loaded.black_box
+    assert box.forest is not None
+    return box.forest.margin(input_of_rows(box, box.space.read_many(records(table), pointer="")))
+
+
 def probabilities(loaded: LoadedModel, table: pd.DataFrame = FRESH) -> np.ndarray:
     box = loaded.black_box
     return np.asarray(sigmoid(box.score_raw(box.space.read_many(records(table), pointer="")) + box.offset))
@@ -56,6 +64,9 @@ def test_scores_are_those_of_xgboost(path: Path, store: Registry, kind: str, par
     loaded = store.register(of_xgboost(path, booster, kind).write()).load()
     expected = booster.predict(xgboost.DMatrix(FRESH, enable_categorical=True))
     np.testing.assert_allclose(probabilities(loaded), expected, rtol=0, atol=1e-7)
+    data = xgboost.DMatrix(FRESH, enable_categorical=True)
+    offset = booster.predict(data, output_margin=True) - margins(loaded)
+    np.testing.assert_allclose(offset, offset[0], rtol=0, atol=1e-5)
     assert any(part["categories"] for part in _trees(booster))
     assert not loaded.black_box.fractional
     assert loaded.registered.registration.warnings == ()
@@ -68,6 +79,7 @@ def test_scores_are_those_of_lightgbm(path: Path, store: Registry, params: dict[
     loaded = store.register(of_lightgbm(path, booster, favourable=favourable).write()).load()
     expected = booster.predict(FRESH)
     np.testing.assert_allclose(probabilities(loaded), expected if favourable else 1 - expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(margins(loaded), booster.predict(FRESH, raw_score=True), rtol=0, atol=1e-9)
     assert "cat_threshold" in booster.model_to_string()
     assert loaded.registered.registration.warnings == ()
 
