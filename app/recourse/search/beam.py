@@ -21,17 +21,19 @@ class Combination:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """All combinations of a beam, each extended by every possible move.
+    """The combinations of a beam, each extended by every possible move that is allowed.
 
     Each array has one entry per extended combination; those that extend the same combination are next to each other.
     """
 
     beam: list[Combination]
+    before: Int[np.ndarray, "b"]
+    """Index of the combination in `beam` that is extended."""
+    move: Int[np.ndarray, "b"]
+    """The move that extends it."""
     scores: Float[np.ndarray, "b m"]
     costs: Float[np.ndarray, "b"]
     counts: Int[np.ndarray, "b"]
-    allowed: Bool[np.ndarray, "b"]
-    """Whether the move touches no feature that the combination has set already."""
 
     @classmethod
     def of(
@@ -41,8 +43,11 @@ class Expansion:
         extra: Float[np.ndarray, "n"],
         counted: Int[np.ndarray, "n"],
         touched: Bool[np.ndarray, "n p"],
+        *,
+        below: float,
+        changes: float,
     ) -> "Expansion":
-        """All combinations of `beam`, each extended by every move.
+        """Each combination of `beam` extended by every move of other features.
 
         Parameters
         ----------
@@ -50,35 +55,35 @@ class Expansion:
         extra : what each move adds to the cost
         counted : what each move adds to the number of changes
         touched : which features each move sets
+        below : what costs as much is left out
+        changes : largest number of changes
         """
-        scores = np.stack([one.scores for one in beam])[:, None, :] + gains
         used = np.stack([touched[list(one.moves)].any(axis=0) for one in beam])
-        return cls(
-            beam=beam,
-            scores=scores.reshape(-1, scores.shape[-1]),
-            costs=(np.array([one.cost for one in beam])[:, None] + extra).ravel(),
-            counts=(np.array([one.count for one in beam])[:, None] + counted).ravel(),
-            allowed=~(used.astype(float) @ touched.T.astype(float) > 0.0).ravel(),
-        )
+        costs = np.array([one.cost for one in beam])[:, None] + extra
+        counts = np.array([one.count for one in beam])[:, None] + counted
+        apart = used.astype(float) @ touched.T.astype(float) == 0.0
+        allowed = apart & (costs < below) & (counts <= changes)
+        before, move = np.nonzero(allowed)
+        # Most of the time of a search goes into these numbers: none are made for what is not allowed.
+        scores = np.stack([one.scores for one in beam])[before] + gains[move]
+        return cls(beam, before, move, scores, costs[allowed], counts[allowed])
 
-    def combination(self, flat: int) -> tuple[float, tuple[int, ...]]:
-        """Cost and moves of the combination at a place in the flat arrays."""
-        before, move = divmod(flat, len(self.costs) // len(self.beam))
-        return float(self.costs[flat]), (*self.beam[before].moves, move)
+    def combination(self, at: int) -> tuple[float, tuple[int, ...]]:
+        """Cost and moves of the extended combination at a place in the arrays."""
+        return float(self.costs[at]), (*self.beam[self.before[at]].moves, int(self.move[at]))
 
-    def best(self, promise: Float[np.ndarray, "b"], beam: list[Combination]) -> list[Combination]:
+    def best(self, promise: Float[np.ndarray, "b"]) -> list[Combination]:
         """The combinations of moves with the smallest `promise`, at most `WIDTH`; each set of moves occurs once.
 
         Parameters
         ----------
         promise : one number per extended combination, smaller is better; an infinite one excludes the combination
-        beam : the combinations before they were extended by one move each
         """
         chosen: dict[frozenset[int], Combination] = {}
-        for flat in np.argsort(promise, kind="stable")[: len(beam[0].moves) * WIDTH + WIDTH].tolist():
-            if not np.isfinite(promise[flat]) or len(chosen) == WIDTH:
+        for at in np.argsort(promise, kind="stable")[: len(self.beam[0].moves) * WIDTH + WIDTH].tolist():
+            if not np.isfinite(promise[at]) or len(chosen) == WIDTH:
                 break
-            cost, moves = self.combination(flat)
-            one = Combination(self.scores[flat], cost, int(self.counts[flat]), moves)
+            cost, moves = self.combination(at)
+            one = Combination(self.scores[at], cost, int(self.counts[at]), moves)
             chosen.setdefault(frozenset(moves), one)
         return list(chosen.values())

@@ -65,12 +65,45 @@ class Reached:
     """Mean share that accepts it over the stresses that are asked; 1 without any."""
 
 
+class Scored:
+    """The raw rows that models were asked about, with the scores of all models; no row is asked about twice.
+
+    Parameters
+    ----------
+    score_rows : a function from raw rows to their scores
+    """
+
+    def __init__(self, score_rows: ScoreRows) -> None:
+        self._ask = score_rows
+        self._scores: dict[bytes, Float[np.ndarray, "*m"]] = {}
+
+    def __call__(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
+        """Scores of raw rows, NaN as the lowest there is."""
+        keys = [row.tobytes() for row in rows_raw]
+        new = {key: i for i, key in enumerate(keys) if key not in self._scores}
+        if new:
+            asked = np.nan_to_num(self._ask(rows_raw[list(new.values())]), nan=-1e6, posinf=1e6, neginf=-1e6)
+            self._scores.update(zip(new, asked, strict=True))
+        return np.array([self._scores[key] for key in keys])
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self._scores)
+
+    @property
+    def every(self) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "n m"]]:
+        """All rows, at least one, and their scores."""
+        return np.array([np.frombuffer(key) for key in self._scores]), np.array(list(self._scores.values()))
+
+
 class CommitteeSearch:
     """Searches one action set for the best record that today's model and a share of the future models accept.
 
     Parameters
     ----------
-    score_rows : a function from raw rows to their scores, one column per model, today's model first
+    score_rows : a function from raw rows to their scores, one column per model, today's model first; or what earlier
+        searches have `Scored`, of which the accepted ones are records of this search, too
     share : least share of the future models that must accept, in (0, 1]
     own_margin : least score that today's model must give
     plain : a count: `share` concerns the first `plain` future models only. Where absent, it concerns all of them
@@ -90,12 +123,13 @@ class CommitteeSearch:
         share wins if it has fewer changes
     at_most : a second limit on the value of a record that wins because it has fewer changes
     until : `time.monotonic()` after which no model is asked
+    patience : rounds after which the search ends where it has accepted no record
     """
 
     def __init__(
         self,
         action_set: ActionSet,
-        score_rows: ScoreRows,
+        score_rows: ScoreRows | Scored,
         share: float,
         *,
         own_margin: float = 0.0,
@@ -109,9 +143,12 @@ class CommitteeSearch:
         tidy: float = 0.0,
         at_most: float = math.inf,
         until: float = math.inf,
+        patience: int = ROUNDS,
     ) -> None:
+        self._patience = patience
         self.actions, self.share, self.own_margin = action_set, share, own_margin
-        self._ask, self._admits, self._until = score_rows, admits, until
+        self._ask = score_rows if isinstance(score_rows, Scored) else Scored(score_rows)
+        self._admits, self._until = admits, until
         self._bell, self._sure = bell, sure
         alike: dict[tuple[int, int], list[int]] = {}
         for columns, needed in stressed:
@@ -145,6 +182,8 @@ class CommitteeSearch:
         base_raw : the record where the search begins; the factual where absent
         """
         A = self.actions
+        if self._ask.rows:
+            self._keep(*self._ask.every)
         starts = starts_raw[A.contains(starts_raw)] if len(starts_raw) else starts_raw
         with suppress(DeadlineExceeded, BudgetExceeded):
             if len(starts):
@@ -181,8 +220,8 @@ class CommitteeSearch:
     def _go_on(self, base: Float[np.ndarray, "p"]) -> None:
         scores = self._score(base[None])[0]
         caution = 0.0
-        for _ in range(ROUNDS):
-            if time.monotonic() >= self._until:
+        for round_ in range(ROUNDS):
+            if time.monotonic() >= self._until or (self.best is None and round_ >= self._patience):
                 return
             before = self.best
             levels = self._round(base, scores, caution)
@@ -211,45 +250,48 @@ class CommitteeSearch:
         return self._levels(self._score(combined)) if len(combined) else np.empty(0)
 
     def _score(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
-        """Scores of all models, NaN as the lowest there is; the best of the accepted rows is kept."""
+        """Scores of all models; the best of the accepted rows is kept."""
         rows_raw = self.actions.clock.settled(rows_raw)
-        scores = np.nan_to_num(self._ask(rows_raw), nan=-1e6, posinf=1e6, neginf=-1e6)
+        scores = self._ask(rows_raw)
         self._keep(rows_raw, scores)
         return scores
 
     def _levels(self, scores: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
         """The smaller of the own score beyond its margin and the score that the asked share of the models reach."""
         plain = scores[..., self._plain]
-        level, mean = _kth(plain, models_needed(self.share, plain.shape[-1])), plain.mean(axis=-1)
-        spread = np.sqrt(np.maximum(np.einsum("...k,...k->...", plain, plain) / plain.shape[-1] - mean**2, 0.0))
+        count = plain.shape[-1]
+        mean = plain.mean(axis=-1)
+        spread = np.sqrt(np.maximum(np.einsum("...k,...k->...", plain, plain) / count - mean**2, 0.0))
         if self._bell and self._sure is not None:
             share, deviations = self._sure
-            sure = _kth(plain, models_needed(share, plain.shape[-1]))
+            level, sure = _kth(plain, models_needed(self.share, count), models_needed(share, count))
             level = np.maximum(level, np.minimum(sure, mean - deviations * spread))
+        else:
+            (level,) = _kth(plain, models_needed(self.share, count))
         level = np.minimum(level, scores[..., 0] - self.own_margin)
         for needed, models, columns in self._stressed:
             own = self._by_stress(scores, models, columns)
-            withstood = _kth(own, needed)
+            withstood = _reached_by(own, needed)
             if self._bell:
-                far = own.mean(axis=-1) - _deviations(needed, models) * spread[..., None]
-                withstood = np.maximum(withstood, far)
-            level = np.minimum(level, withstood.min(axis=-1))
+                withstood = np.maximum(withstood, own.sum(axis=0) / models - _deviations(needed, models) * spread)
+            level = np.minimum(level, withstood.min(axis=0))
         return np.asarray(level)
 
     @staticmethod
     def _by_stress(
         scores: Float[np.ndarray, "*n m"], models: int, columns: Int[np.ndarray, "c"]
-    ) -> Float[np.ndarray, "*n s k"]:
-        """The scores in these columns, by stress and model."""
-        return scores[..., columns].reshape(*scores.shape[:-1], len(columns) // models, models)
+    ) -> Float[np.ndarray, "k s *n"]:
+        """The scores in these columns, by model and stress: what concerns all models is fast along the first axis."""
+        own = scores.T[columns].reshape(len(columns) // models, models, *scores.shape[:-1])
+        return own.swapaxes(0, 1)
 
     def _shares(self, scores: Float[np.ndarray, "*n m"]) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
         """Shares of the plain models and, in the mean over the stresses, of those under stress that accept."""
         plain = (scores[..., self._plain] >= 0.0).mean(axis=-1)
         stressed = [
-            (self._by_stress(scores, models, columns) >= 0.0).mean(axis=-1) for _, models, columns in self._stressed
+            (self._by_stress(scores, models, columns) >= 0.0).mean(axis=0) for _, models, columns in self._stressed
         ]
-        together = np.concatenate(stressed, axis=-1).mean(axis=-1) if stressed else np.ones_like(plain)
+        together = np.concatenate(stressed).mean(axis=0) if stressed else np.ones_like(plain)
         # A single record has scalars, which are arrays here too.
         return np.asarray(plain), np.asarray(together)
 
@@ -347,14 +389,12 @@ class CommitteeSearch:
         rate = max(float(rates.max(initial=0.0)), 1e-3)
         beam, found = [Combination(scores, cost, 0, ())], list[tuple[float, tuple[int, ...]]]()
         for _ in range(DEPTH):
-            tried = Expansion.of(beam, gains, extra, counted, touched)
+            tried = Expansion.of(beam, gains, extra, counted, touched, below=limit, changes=allowed)
             levels = self._levels(tried.scores) - caution
-            allowed_here = tried.allowed & (tried.costs < limit) & (tried.counts <= allowed)
-            enough = allowed_here & (levels >= 0.0)
-            for flat in np.flatnonzero(enough)[np.argsort(tried.costs[enough], kind="stable")[:VERIFIED]].tolist():
-                found.append(tried.combination(flat))
-            promise = np.where(allowed_here & ~enough, tried.costs + np.maximum(-levels, 0.0) / rate, np.inf)
-            beam = tried.best(promise, beam)
+            enough = levels >= 0.0
+            for at in np.flatnonzero(enough)[np.argsort(tried.costs[enough], kind="stable")[:VERIFIED]].tolist():
+                found.append(tried.combination(at))
+            beam = tried.best(np.where(enough, np.inf, tried.costs + np.maximum(-levels, 0.0) / rate))
             if not beam:
                 break
         if not found:
@@ -377,9 +417,19 @@ def _deviations(needed: int, models: int) -> float:
     return float(ndtri(min(needed, models - 0.5) / models))
 
 
-def _kth(scores: Float[np.ndarray, "*n k"], needed: int) -> Float[np.ndarray, "*n"]:
-    """The largest score that so many of the models reach."""
-    refusing = scores.shape[-1] - needed
-    if refusing == 0:
-        return np.asarray(scores.min(axis=-1))
-    return np.asarray(np.partition(scores, refusing, axis=-1)[..., refusing])
+def _kth(scores: Float[np.ndarray, "*n k"], *needed: int) -> list[Float[np.ndarray, "*n"]]:
+    """For each number, the largest score that so many of the models reach."""
+    places = [scores.shape[-1] - one for one in needed]
+    ordered = np.partition(scores, places, axis=-1)
+    return [ordered[..., place] for place in places]
+
+
+def _reached_by(scores: Float[np.ndarray, "k *n"], needed: int) -> Float[np.ndarray, "*n"]:
+    """The largest score that so many of a few models reach; they are the first axis."""
+    # The lowest scores so far, ascending. To sort few scores each, for many records, takes far longer.
+    lowest = [scores[0]]
+    for own in scores[1:]:
+        for i, low in enumerate(lowest):
+            lowest[i], own = np.minimum(low, own), np.maximum(low, own)
+        lowest = [*lowest, own][: len(scores) - needed + 1]
+    return lowest[-1]

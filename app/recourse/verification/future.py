@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,11 +18,12 @@ from app.recourse.models.committee import ROUNDING, Futures, models_needed
 from app.recourse.models.score import Output
 from app.recourse.numerics.linalg import unique_rows
 from app.recourse.robustness.share_interval import ERRORS, LIKELIHOOD
-from app.recourse.search.committee import CommitteeSearch, Reached
+from app.recourse.search.committee import ROUNDS, CommitteeSearch, Reached, Scored
 from app.recourse.verification.draft import Draft
 
 PROMISE_ROUNDS = 8
 """Searches for a record that future models accept and that keeps a measured promise."""
+PATIENCE = int(__import__("os").environ.get("FR", "3"))
 CHANGE_COST = 0.1
 """Cost of one more change in the guidance of the search; the cost that is reported has no such part."""
 SURE = 0.94
@@ -161,6 +162,7 @@ class _Committee:
         if self.stress is not None:
             self._keep_default(known)
         self.by_surrogate = draft.problem.black_box.remote is not None
+        self.scored = Scored(self._scores)
 
     def _keep_default(self, default: Sequence[Counterfactual]) -> None:
         """Ask for no less than the method's own answer gives: today's score, and the share of every set."""
@@ -248,52 +250,41 @@ class _Committee:
         margin: float = LAST_BITS,
     ) -> tuple[CommitteeSearch, Reached | None]:
         """Search; raises DeadlineExceeded where the time ran out before anything was found."""
-        starts_raw = proposals
-        search = self._search(self.aimed, base_raw, margin)
-        reached = search.run(starts_raw, base_raw)
+        again = partial(self._searched, starts_raw=proposals, base_raw=base_raw, margin=margin)
+        search, reached = again(self.aimed, patience=PATIENCE if self.wanted else ROUNDS)
         if reached is None and self.wanted and (near := search.nearest) is not None:
             # Sets that nobody can satisfy make no answer impossible: each stress counts as far as it can be withstood.
             self._ask_what_is_reachable(near)
-            search, reached, starts_raw = self._again(self.aimed, base_raw, margin, starts_raw, near)
+            search, reached = again(self.aimed)
         for target in sorted({self.share, self.asked} - {self.aimed}, reverse=True):
             if reached is None:
-                self.draft.meter.check()
-                search, reached, starts_raw = self._again(target, base_raw, margin, starts_raw, search.nearest)
+                search, reached = again(target)
         if reached is None and self.stress is not None and base_raw is None:
-            # Nothing keeps the margin of the method's own answer as well; without that, there may be an answer. The
-            # best record so far leads some searches astray.
+            # Nothing keeps the margin of the method's own answer as well; without that, there may be an answer.
             self.own_least, self.wanted = -math.inf, ()
-            for starts, near in ((proposals, None), (starts_raw, search.nearest)):
-                if reached is None:
-                    self.draft.meter.check()
-                    search, reached, _ = self._again(self.asked, base_raw, margin, starts, near)
+            search, reached = again(self.asked)
         if reached is None:
             self.draft.meter.check()
         if reached is not None and self.by_surrogate:
             reached = self._confirmed(search.accepted)
         return search, reached
 
-    def _again(
+    def _searched(
         self,
         share: float,
+        starts_raw: Float[np.ndarray, "n p"],
         base_raw: Float[np.ndarray, "p"] | None,
         margin: float,
-        starts_raw: Float[np.ndarray, "n p"],
-        near: Reached | None,
-    ) -> tuple[CommitteeSearch, Reached | None, Float[np.ndarray, "k p"]]:
-        """Search with another target, from the best record so far as well."""
-        if near is not None:
-            starts_raw = np.concatenate([starts_raw, near.row_raw[None]])
-        search = self._search(share, base_raw, margin)
-        return search, search.run(starts_raw, base_raw), starts_raw
-
-    def _search(self, share: float, base_raw: Float[np.ndarray, "p"] | None, margin: float) -> CommitteeSearch:
+        patience: int = ROUNDS,
+    ) -> tuple[CommitteeSearch, Reached | None]:
+        """Search with this target, among the records of earlier searches as well."""
         draft = self.draft
+        draft.meter.check()
         # Cost counts from the member of a plan, or all members would end at the same record.
         actions = draft.actions if base_raw is None else replace(draft.actions, factual_raw=base_raw)
-        return CommitteeSearch(
+        search = CommitteeSearch(
             draft.actions,
-            self._scores,
+            self.scored,
             share,
             own_margin=max(margin, self.own_least) if base_raw is None else margin,
             plain=self.futures.count,
@@ -306,7 +297,9 @@ class _Committee:
             tidy=0.0 if self.objective else TIDY,
             at_most=self.at_most,
             until=draft.problem.deadline,
+            patience=patience,
         )
+        return search, search.run(starts_raw, base_raw)
 
     def _scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
         """Today's model, then the future ones; a remote model is paid per call, so its surrogate stands in for it."""
@@ -316,7 +309,7 @@ class _Committee:
             own = self.draft.candidates.rank(rows_raw)
         else:
             own = np.ones(len(rows_raw))
-        stressed = [] if self.stress is None or not self._stressed else [self.stress.models.scores_raw(rows_raw)]
+        stressed = [] if self.stress is None else [self.stress.models.scores_raw(rows_raw)]
         return np.column_stack([own, self.futures.scores_raw(rows_raw), *stressed])
 
     def _confirmed(self, accepted: list[Reached]) -> Reached | None:

@@ -9,7 +9,7 @@ import pytest
 from app.recourse.actions.action_set import ActionSet, Constraints, action_set
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
 from app.recourse.models.linear import LinearModel
-from app.recourse.search.committee import CommitteeSearch
+from app.recourse.search.committee import CommitteeSearch, Scored
 
 MODELS = 20
 EMPTY = np.empty((0, 4))
@@ -190,3 +190,30 @@ def test_one_change_is_not_two_where_it_costs_a_tenth_more_at_most(case: int) ->
     near = actions.cost(single) <= 1.09 * search.best.value
     good = (scores(single)[:, 0] >= 0) & ((scores(single)[:, 1:] >= 0).mean(axis=1) >= 0.8)
     assert not (near & good).any()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_search_goes_on_from_what_an_earlier_one_asked(seed: int) -> None:
+    actions, models, asked = action_set(SPACE, FACTUAL), committee(seed), list[np.ndarray]()
+
+    def ask(rows: np.ndarray) -> np.ndarray:
+        asked.append(rows)
+        return scores_of(models)(rows)
+
+    scored = Scored(ask)
+    strict = CommitteeSearch(actions, scored, 0.95).run(EMPTY)
+    lax = CommitteeSearch(actions, scored, 0.5).run(EMPTY)
+    rows, best = np.concatenate(asked), least_cost(actions, models, 0.5)
+    assert len(np.unique(rows, axis=0)) == len(rows)
+    assert lax is not None
+    assert best - 1e-9 <= lax.value <= 1.15 * best
+    assert strict is None or lax.value <= strict.value
+
+
+def test_patience_ends_a_search_that_accepts_nothing() -> None:
+    actions, models = action_set(SPACE, FACTUAL), committee(0)
+    never = scores_of([LinearModel(w=m.w, c=m.c - 1e3) for m in models])
+    rows = {rounds: Scored(never) for rounds in (1, 6)}
+    for rounds, scored in rows.items():
+        assert CommitteeSearch(actions, scored, 0.5, patience=rounds).run(EMPTY) is None
+    assert rows[1].rows < rows[6].rows
