@@ -1,9 +1,9 @@
 """Whether a person has any way at all: a proof that the model refuses every legal record, a record, or a bound.
 
-Three proofs, each about the black box itself: all legal records, where they are few; for linear models and networks
-with ReLU infeasibility of a mixed-integer program over the action set; for trees, that no leaves within reach have a
-large enough sum. A form of the model that a proof uses must first give the black box's own scores of the reference
-records. Elsewhere random legal records bound the share that is accepted: that is no proof.
+Three proofs, each about the black box itself: all legal records, where they are few; for linear models infeasibility of
+a mixed-integer program over the action set; for networks with ReLU and for trees, that every range of records has a
+bound on the score that is too low. A form of the model that a proof uses must first give the black box's own scores of
+the reference records. Elsewhere random legal records bound the share that is accepted: that is no proof.
 """
 
 import math
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -26,7 +26,7 @@ from app.recourse.problem import Reference
 from app.recourse.search.forest_branching import ForestBranching
 from app.recourse.search.legal_rows import every_row
 from app.recourse.search.mixed_integer import FAR, ActionProgram, Solved
-from app.recourse.search.network_program import NetworkProgram
+from app.recourse.search.network_branching import NetworkBranching
 from app.recourse.search.rule_branching import solve_program
 
 MOST_ROWS = 20_000
@@ -44,8 +44,11 @@ NEAR, CLOSE = 3.0, 2e-3
 COMPARED = 200
 """Reference records near the threshold whose scores the leaves must reproduce."""
 
+ROUNDED = 1e-9
+"""Error of sums in double precision, in scores."""
+
 LIMIT_S = 1.0
-"""Time for a program; then it is open."""
+"""Time for a program or a search; then it is open."""
 
 PATIENT_S = 10.0
 """The same where many people are asked about: much more than it takes, so that a busy machine changes no figure."""
@@ -67,7 +70,7 @@ class Preclusion:
 
 def preclusion(
     black_box: BlackBox, reference: Reference, actions: ActionSet, *, seed: int = 0, deadline: float = math.inf,
-    limit_s: float | None = None,
+    limit_s: float | None = None, cheapest: bool = True,
 ) -> Preclusion:  # fmt: skip
     """Search for a proof that the black box refuses every legal record, or for a legal record that it accepts.
 
@@ -78,8 +81,8 @@ def preclusion(
     ----------
     deadline : time by `time.monotonic()` at which the search ends
     limit_s : seconds after which each optimisation ends; None for `LIMIT_S`
+    cheapest : whether a cheap record is worth further effort, of linear models and networks
     """
-    within_s = LIMIT_S if limit_s is None else limit_s
     if black_box.remote is not None:
         return Preclusion()
     rows_raw = every_row(actions, MOST_ROWS) if _is_closed(actions) else None
@@ -88,10 +91,12 @@ def preclusion(
         proof: Literal["enumerated"] | None = "enumerated" if found is None and asked == len(rows_raw) else None
         return Preclusion(proof=proof, row_raw=found, asked=asked)
     if _is_closed(actions):
+        until = min(deadline, time.monotonic() + (LIMIT_S if limit_s is None else limit_s))
         known = (
-            _by_program(black_box, reference, actions, deadline, within_s)
+            _by_weights(black_box, reference, actions, until, cheapest)
+            or _by_network(black_box, reference, actions, until, cheapest)
             or _by_leaves(black_box, reference, actions)
-            or _by_trees(black_box, reference, actions, deadline, within_s)
+            or _by_trees(black_box, reference, actions, until)
         )
         if known is not None:
             return known
@@ -146,29 +151,34 @@ def _gap(own: Float[np.ndarray, "n"], scores: Float[np.ndarray, "n"]) -> float:
     return float(np.abs(own - scores)[near].max())
 
 
-def _by_program(
-    black_box: BlackBox, reference: Reference, actions: ActionSet, deadline: float, within_s: float
+def _by_weights(
+    black_box: BlackBox, reference: Reference, actions: ActionSet, deadline: float, cheapest: bool
 ) -> Preclusion | None:
-    """For a model that a program can state: whether its score reaches the threshold. None where it says nothing."""
-    if not black_box.knows_weights and black_box.network is None:
+    """For a linear model: whether its score reaches the threshold. None where it says nothing."""
+    if not black_box.knows_weights or black_box.gradient is None:
         return None
     program = ActionProgram(actions, reach=math.inf)
-    if not np.isfinite(program.limit).all() or (program.limit > FAR * 1e3).any():
+    w, constant, gap = reference.once_compared(black_box.gradient, 0.0, lambda: _weights(black_box, reference))
+    if not (gap < CLOSE and (program.limit <= FAR * 1e3).all()):
         return None
-    stated = _linear(black_box, reference, program) or _network(black_box, reference, program)
-    if stated is None:
-        return None
-    solve, margin = stated
-    until = min(deadline, time.monotonic() + within_s)
+    row = (w @ program.effect)[None]
+    start = constant + float(program.start @ w)
+    # Solvers keep constraints up to a millionth of their size.
+    margin = 10.0 * gap + 1e-6 * (1.0 + float(np.abs(row[0] * program.limit).sum()))
+
+    def solve(cost: Float[np.ndarray, "n"], least: float) -> Solved | None:
+        return solve_program(program, cost, row, np.array([least - start]), deadline=deadline)
+
     try:
         # Without a cost, any such record will do, which takes a third of the time.
-        found = [solve(np.zeros(program.size), -margin, until)]
+        found = [solve(np.zeros(program.size), -margin)]
     except (DeadlineExceeded, SolverFailed):
         return None
     if found == [None]:
         return Preclusion(proof="optimised")
-    with suppress(DeadlineExceeded, SolverFailed):  # then that record has to do
-        found.insert(0, solve(program.cost, margin, until))
+    if cheapest:
+        with suppress(DeadlineExceeded, SolverFailed):  # then that record has to do
+            found.insert(0, solve(program.cost, margin))
     for solved in found:
         known = None
         if solved is not None and actions.contains(solved.row_raw[None])[0]:
@@ -184,28 +194,6 @@ def _if_accepted(black_box: BlackBox, row_raw: Float[np.ndarray, "p"]) -> Preclu
     return None if found is None else Preclusion(row_raw=found)
 
 
-Solve: TypeAlias = Callable[[Float[np.ndarray, "n"], float, float], Solved | None]
-"""The actions that cost least of those with at least a score, by a deadline; None where none has it."""
-
-
-def _linear(black_box: BlackBox, reference: Reference, program: ActionProgram) -> tuple[Solve, float] | None:
-    """The program of a linear model, and the margin within which its solver may be wrong."""
-    if not black_box.knows_weights or black_box.gradient is None:
-        return None
-    w, constant, gap = reference.once_compared(black_box.gradient, 0.0, lambda: _weights(black_box, reference))
-    if not gap < CLOSE:
-        return None
-    start = constant + float(program.start @ w)
-    row = (w @ program.effect)[None]
-    # Solvers keep constraints up to a millionth of their size.
-    margin = 10.0 * gap + 1e-6 * (1.0 + float(np.abs(row[0] * program.limit).sum()))
-
-    def solve(cost: Float[np.ndarray, "n"], least: float, until: float) -> Solved | None:
-        return solve_program(program, cost, row, np.array([least - start]), deadline=until)
-
-    return solve, margin
-
-
 def _weights(black_box: BlackBox, reference: Reference) -> tuple[Float[np.ndarray, "d"], float, float]:
     """Weights of a linear model, its score at 0, and how far these are from the scores of the reference records."""
     assert black_box.gradient is not None
@@ -216,19 +204,43 @@ def _weights(black_box: BlackBox, reference: Reference) -> tuple[Float[np.ndarra
     return w, constant, _gap(constant + reference.X @ w, reference.scores)
 
 
-def _network(black_box: BlackBox, reference: Reference, program: ActionProgram) -> tuple[Solve, float] | None:
-    """The same of a network with ReLU."""
-    network = black_box.network
-    if network is None or program.logic:
+def _by_network(
+    black_box: BlackBox, reference: Reference, actions: ActionSet, deadline: float, cheapest: bool
+) -> Preclusion | None:
+    """For a network with ReLU: whether its score reaches the threshold. None where that says nothing."""
+    network, offset, moves = black_box.network, black_box.offset, actions.movable
+    if network is None or not np.isfinite(actions.upper_raw[moves] - actions.lower_raw[moves]).all():
         return None
-    offset = black_box.offset
     gap = reference.once_compared(
         network, offset, lambda: _gap(network.logit(reference.X) - offset, reference.scores)
     )  # fmt: skip
     if not gap < CLOSE:
         return None
-    stated = NetworkProgram(program, network, offset)
-    return (lambda cost, least, until: stated.cheapest(least, cost=cost, deadline=until)), 10.0 * gap + stated.error
+    search = NetworkBranching(network, offset, actions)
+    return _by_search(
+        black_box, partial(search.accepted, cheapest=cheapest, deadline=deadline), 0.0, 10.0 * gap + ROUNDED
+    )
+
+
+def _by_search(
+    black_box: BlackBox, search: Callable[[float], Float[np.ndarray, "p"] | None], least: float, margin: float
+) -> Preclusion | None:
+    """What a search for a legal record of at least a score shows. None where it shows nothing.
+
+    Parameters
+    ----------
+    least : the threshold
+    margin : how much scores of the search may differ from the black box's
+    """
+    try:
+        for sure in (least - margin, least + margin):
+            if (row_raw := search(sure)) is None:
+                return Preclusion(proof="optimised") if sure < least else None
+            if (known := _if_accepted(black_box, row_raw)) is not None:
+                return known
+    except (DeadlineExceeded, SolverFailed):
+        pass
+    return None
 
 
 def _by_leaves(black_box: BlackBox, reference: Reference, actions: ActionSet) -> Preclusion | None:
@@ -243,24 +255,19 @@ def _by_leaves(black_box: BlackBox, reference: Reference, actions: ActionSet) ->
     return None if (meets & boxes.favourable).any() else Preclusion(proof="optimised")
 
 
-def _by_trees(
-    black_box: BlackBox, reference: Reference, actions: ActionSet, deadline: float, within_s: float
-) -> Preclusion | None:
+def _by_trees(black_box: BlackBox, reference: Reference, actions: ActionSet, deadline: float) -> Preclusion | None:
     """For an ensemble of trees: whether any record within reach has enough. None where that says nothing."""
     forest = black_box.forest
     known = None if forest is None else reference.once_compared(forest, 0.0, lambda: _scale(black_box, reference))
     if forest is None or known is None:
         return None
     slope, offset, gap = known
-    until = min(deadline, time.monotonic() + within_s)
-    try:
-        search = ForestBranching(forest, partial(input_of_rows, black_box), actions, math.copysign(1.0, slope))
-        row_raw = search.accepted((-offset - 10.0 * gap) / abs(slope), deadline=until)
-    except (DeadlineExceeded, SolverFailed):
-        return None
-    if row_raw is None:
-        return Preclusion(proof="optimised")
-    return _if_accepted(black_box, row_raw)
+
+    def search(sure: float) -> Float[np.ndarray, "p"] | None:
+        inputs = partial(input_of_rows, black_box)
+        return ForestBranching(forest, inputs, actions, math.copysign(1.0, slope)).accepted(sure, deadline=deadline)
+
+    return _by_search(black_box, search, -offset / abs(slope), 10.0 * gap / abs(slope))
 
 
 def _scale(black_box: BlackBox, reference: Reference) -> tuple[float, float, float] | None:

@@ -208,7 +208,7 @@ def _reachable(
     spent.add(meter.calls, meter.rows)
     if yes:
         return True
-    known = preclusion(problem.black_box, problem.reference, actions, limit_s=PATIENT_S)
+    known = preclusion(problem.black_box, problem.reference, actions, limit_s=PATIENT_S, cheapest=False)
     spent.add(0, known.asked)
     if known.row_raw is not None or known.proof is not None:
         return known.row_raw is not None

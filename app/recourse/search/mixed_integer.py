@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.rules import LogicRule
@@ -125,7 +125,6 @@ class ActionProgram:
         *,
         limit: Float[np.ndarray, "n"],
         deadline: float,
-        whole: Bool[np.ndarray, "_"] | None = None,
     ) -> Solved | None:
         """``argmin cost.z`` over the action set, subject to ``rows z >= lower``; None if no ``z`` satisfies this.
 
@@ -135,7 +134,6 @@ class ActionProgram:
         Parameters
         ----------
         limit : largest value of each variable of the program, in place of the program's own limits
-        whole : for each further entry of ``z``, whether it has to be a whole number; where absent, none has to
 
         Raises
         ------
@@ -150,7 +148,7 @@ class ActionProgram:
             np.concatenate([self.lower, lower]),
             np.concatenate([self.upper, np.full(len(lower), np.inf)]),
             limit=np.concatenate([limit, np.full(more, np.inf)]),
-            integer=np.concatenate([self.integer, np.zeros(more, dtype=bool) if whole is None else whole]),
+            integer=np.concatenate([self.integer, np.zeros(more, dtype=bool)]),
             deadline=deadline,
         )
         return None if z is None else Solved(self.row(z), z, float(cost @ z))
