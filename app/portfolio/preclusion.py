@@ -271,16 +271,24 @@ def _by_trees(black_box: BlackBox, reference: Reference, actions: ActionSet, dea
 
 
 def _scale(black_box: BlackBox, reference: Reference) -> tuple[float, float, float] | None:
-    """Slope and offset of the score in the sum of the leaves, and how far that is from it; None where it is not."""
+    """Slope and offset with which the sum of the leaves is favourable from 0 on, and how far that is from the model.
+
+    The model is linear in that sum by its score, or by its probability as the mean of a forest is. None for another.
+    """
     near = np.flatnonzero(np.abs(reference.scores) < NEAR)[:COMPARED]
     if black_box.forest is None or len(near) < 3:
         return None
+    scores = reference.scores[near]
     margins = black_box.forest.margin(input_of_rows(black_box, reference.rows_raw[near]))
-    if np.ptp(margins) == 0.0:
-        return None
-    slope, offset = np.polyfit(margins, reference.scores[near], 1)
-    gap = float(np.abs(offset + slope * margins - reference.scores[near]).max())
-    return (float(slope), float(offset), gap) if slope != 0.0 and gap < CLOSE else None
+    probabilities = black_box.probability(scores)
+    for target in (scores, None if probabilities is None else probabilities - black_box.probability_of(0.0)):
+        if target is None or np.ptp(margins) == 0.0:
+            continue
+        slope, offset = np.polyfit(margins, target, 1)
+        gap = float(np.abs(offset + slope * margins - target).max())
+        if slope != 0.0 and gap < CLOSE:
+            return float(slope), float(offset), gap
+    return None
 
 
 def _reach(actions: ActionSet) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "d"]]:

@@ -39,7 +39,7 @@ from tests.optional import library
 from tests.registry.adapters.card import by_hand as by_points
 from tests.registry.adapters.card import carded
 from tests.registry.adapters.table import SAVINGS, frame, make, outcomes, records
-from tests.registry.loan import loan_records, make_linear
+from tests.registry.loan import ModelDirectory, loan_records, make_linear
 from tests.servers import starting
 
 CHOICES = [("none", "some", "much"), (False, True), ("rented", "owned", "free")]
@@ -279,21 +279,46 @@ def test_an_ensemble_of_trees_has_proofs_that_are_those_of_all_records(
     assert found_one > 5
 
 
-@pytest.mark.parametrize("kind", ["xgboost", "lightgbm"])
-def test_trees_that_split_by_categories_have_proofs_that_are_those_of_all_records(
+def boosted(kind: str, path: Path) -> ModelDirectory:
+    """Boosted trees of a table with levels and missing values."""
+    module, table = library(kind), frame()
+    if kind == "xgboost":
+        data = module.DMatrix(table, outcomes(table), enable_categorical=True)
+        booster = module.train({"objective": "binary:logistic", "max_depth": 3, "nthread": 1}, data, 20)
+        return make(path, bytes(booster.save_raw("json")), {"format": kind, "path": "m.json"})
+    data = module.Dataset(table, outcomes(table))
+    params = {"objective": "binary", "verbose": -1, "num_threads": 1, "min_data_per_group": 2, "cat_smooth": 1.0}
+    booster = module.train({**params, "num_leaves": 7}, data, 20)
+    return make(path, booster.model_to_string().encode(), {"format": kind, "path": "m.txt"})
+
+
+def piped(kind: str, path: Path) -> ModelDirectory:
+    """Trees at the end of a pipeline that takes the same table."""
+    library("sklearn")
+    import skops.io
+    from sklearn import compose, ensemble, impute, pipeline, preprocessing
+
+    table = frame()
+    columns = compose.make_column_transformer(
+        (pipeline.make_pipeline(impute.SimpleImputer(), preprocessing.StandardScaler()), ["income", "months"]),
+        (preprocessing.OneHotEncoder(handle_unknown="ignore"), ["housing", "purpose"]),
+        (preprocessing.OrdinalEncoder(), ["savings"]),
+        remainder="passthrough",
+    )
+    estimator = pipeline.make_pipeline(
+        columns, getattr(ensemble, kind)(n_estimators=15, max_depth=3, random_state=0)
+    ).fit(table, outcomes(table))  # fmt: skip
+    return make(path, skops.io.dumps(estimator), {"format": "sklearn", "path": "m.skops"})
+
+
+@pytest.mark.parametrize(
+    "kind", ["xgboost", "lightgbm", "RandomForestClassifier", "ExtraTreesClassifier", "GradientBoostingClassifier"]
+)
+def test_trees_of_a_table_have_proofs_that_are_those_of_all_records(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model of a table with levels and missing values; what it says of each record is the library's."""
-    boosted, table = library(kind), frame()
-    if kind == "xgboost":
-        data = boosted.DMatrix(table, outcomes(table), enable_categorical=True)
-        booster = boosted.train({"objective": "binary:logistic", "max_depth": 3, "nthread": 1}, data, 20)
-        source = make(tmp_path / "source", bytes(booster.save_raw("json")), {"format": kind, "path": "m.json"})
-    else:
-        data = boosted.Dataset(table, outcomes(table))
-        params = {"objective": "binary", "verbose": -1, "num_threads": 1, "min_data_per_group": 2, "cat_smooth": 1.0}
-        booster = boosted.train({**params, "num_leaves": 7}, data, 20)
-        source = make(tmp_path / "source", booster.model_to_string().encode(), {"format": kind, "path": "m.txt"})
+    """What the model says of each record is its library's."""
+    source = (piped if kind.endswith("Classifier") else boosted)(kind, tmp_path / "source")
     model = Registry(tmp_path / "store").register(source.write()).load()
     space, kept, proven, found_one = model.black_box.space, Constraints(immutable=("income",)), 0, 0
     for record in records(frame(60, seed=4)):

@@ -9,7 +9,7 @@ import heapq
 import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,10 +70,16 @@ class ForestBranching:
         self, forest: Forest, rows: Callable[[np.ndarray], np.ndarray], actions: ActionSet, sign: float = 1.0
     ) -> None:
         self.actions = actions
-        self._forest, self._rows = forest, rows
-        own = forest.matrix(rows(actions.factual_raw[None]))[0]
-        tried = {j: self._tried(j) for j in np.flatnonzero(actions.movable).tolist()}
-        columns = {j: self._of(j, values) for j, values in tried.items()}
+        self._forest = forest
+        movable = np.flatnonzero(actions.movable).tolist()
+        # Two calls for all features together: each may pass a pipeline.
+        fact = actions.factual_raw
+        ends = self._rows([(j, fact[[j]] + (0.0 if self._is_listed(j) else self._unit(j))) for j in movable])
+        own, *moved = forest.matrix(rows(np.vstack([fact[None], *ends])))
+        tried = {j: self._tried(j, own, other) for j, other in zip(movable, moved, strict=True)}
+        stacked = forest.matrix(rows(np.vstack([fact[None], *self._rows(list(tried.items()))])))[1:]
+        parts = np.split(stacked, np.cumsum([len(values) for values in tried.values()]))
+        columns = dict(zip(tried, parts, strict=False))
         varying = {j: np.flatnonzero(~_alike(X, own).all(axis=0)) for j, X in columns.items()}
         fixed = np.setdiff1d(np.arange(len(own)), np.concatenate([np.zeros(0, dtype=int), *varying.values()]))
         met = np.ones(len(forest.values), dtype=bool)
@@ -129,14 +135,20 @@ class ForestBranching:
             raise SolverFailed("A record that the trees accept breaks a rule.")
         return None
 
-    def _of(self, j: int, values: Float[np.ndarray, "v"]) -> Float[np.ndarray, "v d"]:
-        """The columns of the trees of the person with other values of a feature."""
-        rows_raw = np.tile(self.actions.factual_raw, (len(values), 1))
-        rows_raw[:, j] = values
-        return self._forest.matrix(self._rows(rows_raw))
+    def _rows(self, values: Sequence[tuple[int, Float[np.ndarray, "v"]]]) -> list[Float[np.ndarray, "v p"]]:
+        """For each feature the raw rows of the person with other values of it."""
+        found = []
+        for j, numbers in values:
+            rows_raw = np.tile(self.actions.factual_raw, (len(numbers), 1))
+            rows_raw[:, j] = numbers
+            found.append(rows_raw)
+        return found
 
-    def _tried(self, j: int) -> Float[np.ndarray, "v"]:
-        """Legal values of a feature, at least one between any two splits that have one between them."""
+    def _tried(self, j: int, own: Float[np.ndarray, "d"], moved: Float[np.ndarray, "d"]) -> Float[np.ndarray, "v"]:
+        """Legal values of a feature, at least one between any two splits that have one between them.
+
+        `own` and `moved` are the columns of the trees of the person, and with the feature larger by `_unit`.
+        """
         A, fact = self.actions, float(self.actions.factual_raw[j])
         if A.space.features[j].is_group or j in A.restricted:
             return np.unique([*map(float, A.levels(j)), fact])
@@ -148,12 +160,12 @@ class ForestBranching:
             if not low <= high:
                 continue
             ends = [end for end in (low, high) if math.isfinite(end)]
-            if step and (high - low) / step <= MOST_LISTED:
+            if self._is_listed(j):
                 anchor = float(A.anchor_raw[j])
                 ticks = range(math.floor((low - anchor) / step), math.ceil((high - anchor) / step) + 1)
                 beside = np.array([lattice_point(tick, anchor, step) for tick in ticks])
             else:
-                splits, anchor = self._splits(j), (ends or [fact])[0]
+                splits, anchor = self._splits(j, own, moved), (ends or [fact])[0]
                 near = np.array([-1.0, 0.0, 1.0, 2.0]) * step if step else np.array([-1e-9, 0.0, 1e-9]) * self._unit(j)
                 base = anchor + np.floor((splits - anchor) / step) * step if step else splits
                 beside = (base[:, None] + near).ravel()
@@ -162,19 +174,23 @@ class ForestBranching:
         rows_raw[:, j] = np.concatenate(found)
         return np.unique(np.append(A.round(rows_raw)[:, j], fact))
 
-    def _unit(self, j: int) -> float:
-        return float(self.actions.space.spread_raw[j])
+    def _is_listed(self, j: int) -> bool:
+        """Whether a feature has so few legal values that all of them are tried."""
+        A = self.actions
+        step, width = float(A.step_raw[j]), float(A.upper_raw[j] - A.lower_raw[j])
+        return A.space.features[j].is_group or j in A.restricted or (step > 0.0 and width / step <= MOST_LISTED)
 
-    def _splits(self, j: int) -> Float[np.ndarray, "e"]:
+    def _unit(self, j: int) -> float:
+        """A spread of a feature."""
+        return float(self.actions.space.spread_raw[j]) or 1.0
+
+    def _splits(self, j: int, own: Float[np.ndarray, "d"], moved: Float[np.ndarray, "d"]) -> Float[np.ndarray, "e"]:
         """The raw values at which trees split a number; columns of the trees are affine in it."""
-        fact = float(self.actions.factual_raw[j])
-        ends = np.array([fact, fact + self._unit(j)])
-        one, other = self._of(j, ends)
-        found = [np.zeros(0)]
-        for column in np.flatnonzero(other != one).tolist():
-            sides = np.concatenate([side[:, column] for side in (self._forest.leaves.lower, self._forest.leaves.upper)])
+        fact, leaves, found = float(self.actions.factual_raw[j]), self._forest.leaves, [np.zeros(0)]
+        for column in np.flatnonzero(~_alike(moved, own)).tolist():
+            sides = np.concatenate([side[:, column] for side in (leaves.lower, leaves.upper)])
             edges = np.unique(sides[np.isfinite(sides)])
-            found.append(fact + (edges - one[column]) / (other[column] - one[column]) * (ends[1] - fact))
+            found.append(fact + (edges - own[column]) / (moved[column] - own[column]) * self._unit(j))
         return np.concatenate(found)
 
     def _lever(self, j: int, values: Float[np.ndarray, "v"], held: Bool[np.ndarray, "m v"]) -> _Lever:

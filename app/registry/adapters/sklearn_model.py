@@ -12,6 +12,7 @@ fitted on named columns.
 import json
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from inspect import isfunction
 from io import BytesIO
@@ -44,6 +45,7 @@ from app.registry.adapters.estimator_parts import (
     without_boosters,
 )
 from app.registry.adapters.optional_import import library
+from app.registry.adapters.sklearn_trees import forest_of
 from app.registry.adapters.trees import Tree, with_boxes
 from app.registry.artifact import SKOPS
 from app.registry.manifest import Manifest
@@ -109,6 +111,9 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     if manifest.input is Input.ENCODED and _is_tree(estimator):
         edges = partial(single_precision_edge, strict=False)
         return with_boxes(black_box, _tree(estimator), edges, chosen)
+    if manifest.output in (Output.PROBABILITY, Output.LOGIT):
+        column = estimator.classes_.tolist().index(manifest.favourable)
+        return replace(black_box, forest=forest_of(estimator, table, column))
     return black_box
 
 
