@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from app.cli.common import one_thread, open_registry, progress_bar
+from app.recourse.shares import percent
 
 if TYPE_CHECKING:
     from app.futures.spec import Choices, Material
@@ -93,7 +94,8 @@ def run(model: "RegisteredModel", choices: "Choices", material: "Material") -> N
     dropped = sum(one.dropped for one in record.sets.values())
     typer.echo(
         f"{model.name} has {record.search.models} future models for searches and {record.held_back.models} held back "
-        f"({record.source}, {record.recipe}); they agree with it on {record.agreement:.0%} of unseen reference records."
+        f"({record.source}, {record.recipe}); they agree with it on {percent(record.agreement)}% of unseen "
+        "reference records."
     )
     if record.stressed_search and record.stressed:
         stresses = ", ".join(f"{one.column}={one.direction}" for one in record.stresses)

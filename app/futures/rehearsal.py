@@ -32,6 +32,7 @@ from app.futures.underway import alone, noted
 from app.observability import log
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import Backtest
+from app.recourse.shares import percent
 from app.registry.files import digest, flush_directory, inside, write, write_atomic
 from app.registry.manifest import FUTURES, PARTIAL
 from app.registry.performance import auc, auc_deviation
@@ -303,8 +304,8 @@ class _Rehearsal:
         agreement = float(np.mean([check.agreement for check in kept]))
         if agreement < CONTRARY:
             raise RehearsalFailed(
-                f"Future models decide only {agreement:.0%} of the reference records as {self.registered.name} does; "
-                "does the label say 1 for the favourable outcome?"
+                f"Future models decide only {percent(agreement)}% of the reference records as {self.registered.name} "
+                "does; does the label say 1 for the favourable outcome?"
             )
         compared = self._compared(packed / "held_back", sets["held_back"], checks)
         digests = [pair for one in sets.values() for pair in sorted(one.digests.items())]

@@ -7,6 +7,7 @@ import typer
 
 from app.cli.common import CommandError, read_settings
 from app.errors import RecourseError
+from app.recourse.shares import percent
 
 if TYPE_CHECKING:
     from app.questions.answers import Json
@@ -67,14 +68,14 @@ def summary(result: "Json") -> str:
         low, high = cost["interval"]
         lines.append(
             f"Cost of {cost['pairs']:,} people: median change {cost['median_change']:+.3g} "
-            f"({low:+.3g} to {high:+.3g}), dearer for {cost['dearer']:.0%}, medians x {cost['ratio']:.2f}."
+            f"({low:+.3g} to {high:+.3g}), dearer for {percent(cost['dearer'])}%, medians x {cost['ratio']:.2f}."
         )
     if promises["share"] is not None:
         low, high = promises["interval"]
-        told = "" if promises["told"] is None else f", expected {promises['told']:.1%}"
+        told = "" if promises["told"] is None else f", expected {percent(promises['told'], 1)}%"
         lines.append(
-            f"Promises broken: {promises['broken']:,} of {promises['given']:,} = {promises['share']:.1%} "
-            f"({low:.1%} to {high:.1%}){told}."
+            f"Promises broken: {promises['broken']:,} of {promises['given']:,} = {percent(promises['share'], 1)}% "
+            f"({percent(low, 1)}% to {percent(high, 1)}%){told}."
         )
     if found["beyond_retraining"] is not None:
         lines.append(

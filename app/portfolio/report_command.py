@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.cli.common import CommandError, read_settings
+from app.recourse.shares import percent
 
 if TYPE_CHECKING:
     from app.questions.answers import Json
@@ -70,8 +71,8 @@ def summary(result: "Json") -> str:
     if recourse["share"] is not None:
         low, high = recourse["interval"]
         lines.append(
-            f"{recourse['found']:,} of {records['refused']:,} refused ({recourse['share']:.1%}; "
-            f"{low:.1%} to {high:.1%}) have a change that the model accepts."
+            f"{recourse['found']:,} of {records['refused']:,} refused ({percent(recourse['share'], 1)}%; "
+            f"{percent(low, 1)}% to {percent(high, 1)}%) have a change that the model accepts."
         )
     proven = none["proven"]["enumerated"] + none["proven"]["optimised"]
     if proven or none["open"]:
@@ -83,12 +84,12 @@ def summary(result: "Json") -> str:
             f"months: median {months['p50']:.3g}."
         )
     lines += [
-        f"Changes {lever['feature']}: {lever['used']:.0%} of the answers"
+        f"Changes {lever['feature']}: {percent(lever['used'])}% of the answers"
         + ("." if lever["only"] is None else f"; the only way for {lever['only']:,}.")
         for lever in (result["levers"] or [])[:MOST_LISTED]
     ]
     lines += [
-        f"Way {k}: {way['text']}. Reaches {way['reach']:.0%} of {way['people']:,} who did not choose it"
+        f"Way {k}: {way['text']}. Reaches {percent(way['reach'])}% of {way['people']:,} who did not choose it"
         + (" with those before it." if k > 1 else ".")
         for k, way in enumerate(result["common_ways"] or [], start=1)
     ]
@@ -96,7 +97,7 @@ def summary(result: "Json") -> str:
     for table in result["groups"]:
         lines += _group(table)
     if result["terms_alone"] is not None:
-        lines.append(f"{result['terms_alone']:.1%} of the refused get a yes by the lender's terms alone.")
+        lines.append(f"{percent(result['terms_alone'], 1)}% of the refused get a yes by the lender's terms alone.")
     if result["contestable"]:
         lines.append(f"{result['contestable']:,} refused records are accepted by at least half of the future models.")
     return "\n".join([*lines, *result["warnings"]])
@@ -114,9 +115,9 @@ def _group(table: "Json") -> list[str]:
     for row in table["rows"]:
         worst = min(row["harder"], key=lambda one: one["p"])
         lines.append(
-            f"  {row['group']}: {row['refused']:,} refused, {row['share']:.0%} with recourse; {worst['measure']} is "
-            f"harder than for somebody else with probability {worst['value']:.2f} (p {worst['p']:.3g}, at equal score "
-            f"{worst['p_at_equal_score']:.3g})."
+            f"  {row['group']}: {row['refused']:,} refused, {percent(row['share'])}% with recourse; {worst['measure']} "
+            f"is harder than for somebody else with probability {worst['value']:.2f} (p {worst['p']:.3g}, at equal "
+            f"score {worst['p_at_equal_score']:.3g})."
         )
     if table["suppressed"]:
         lines.append(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from app.questions.answers import Json
+from app.recourse.shares import percent
 
 WIDTH, LABEL, ROW = 640, 220, 26
 """Of a plot, of its labels, and the height of a row, in units of the SVG."""
@@ -105,8 +106,8 @@ def _head(found: Json) -> str:
     if recourse["share"] is not None:
         low, high = recourse["interval"]
         text += (
-            f" {recourse['found']:,} of them ({recourse['share']:.1%}; 95 % interval {low:.1%} to {high:.1%}) have a "
-            "change that this version accepts and that today’s limits allow."
+            f" {recourse['found']:,} of them ({percent(recourse['share'], 1)}%; 95 % interval {percent(low, 1)}% to "
+            f"{percent(high, 1)}%) have a change that this version accepts and that today’s limits allow."
         )
     if proven:
         text += f" {proven:,} have none, proven: under today’s limits this version refuses every record they can reach."
@@ -122,10 +123,10 @@ def _levers(found: Json) -> str:
         return ""
     levers = found["levers"]
     labels = found["labels"]
-    used = [(labels[one["feature"]], one["used"], f"{one['used']:.0%}") for one in levers]
+    used = [(labels[one["feature"]], one["used"], f"{percent(one['used'])}%") for one in levers]
     plot = bars("Share of the answers that change a feature", used)
     rows = [
-        (labels[one["feature"]], f"{one['used']:.1%}", "–" if one["only"] is None else f"{one['only']:,}")
+        (labels[one["feature"]], f"{percent(one['used'], 1)}%", "–" if one["only"] is None else f"{one['only']:,}")
         for one in levers
     ]
     heads = ("feature", "share of the answers", "applicants without another way")
@@ -181,13 +182,15 @@ def _ways(found: Json) -> str:
         f"applicants. Cost and future models are those of the way, of the first so many, that costs an applicant least "
         "for each future model that accepts it. Ways describe all of them and are no advice to one."
     )
-    reached = [(f"{k} way{'s' if k > 1 else ''}", one["reach"], f"{one['reach']:.0%}") for k, one in enumerate(ways, 1)]
+    reached = [
+        (f"{k} way{'s' if k > 1 else ''}", one["reach"], f"{percent(one['reach'])}%") for k, one in enumerate(ways, 1)
+    ]
     rows = [
         (
-            f"{k}. {one['text']}", f"{one['alone']:.1%}",
-            f"{one['reach']:.1%} ({one['interval'][0]:.1%} to {one['interval'][1]:.1%})",
+            f"{k}. {one['text']}", f"{percent(one['alone'], 1)}%",
+            f"{percent(one['reach'], 1)}% ({percent(one['interval'][0], 1)}% to {percent(one['interval'][1], 1)}%)",
             "–" if one["cost"] is None else f"{one['cost']:.2f}",
-            "–" if one["future_validity"] is None else f"{one['future_validity']:.0%}",
+            "–" if one["future_validity"] is None else f"{percent(one['future_validity'])}%",
         )
         for k, one in enumerate(ways, 1)
     ]  # fmt: skip
@@ -216,7 +219,7 @@ def _groups(table: Json, labels: Mapping[str, str]) -> str:
     )
     cells = [
         (
-            row["group"], f"{row['refused']:,}", f"{row['share']:.1%}", f"{row['within_budget']:.1%}",
+            row["group"], f"{row['refused']:,}", f"{percent(row['share'], 1)}%", f"{percent(row['within_budget'], 1)}%",
             f"{one['value']:.2f} ({one['interval'][0]:.2f} to {one['interval'][1]:.2f})", f"{one['p']:.3g}",
             f"{one['p_at_equal_score']:.3g}",
         )
@@ -232,8 +235,8 @@ def _ending(found: Json) -> str:
     lines = list(found["warnings"])
     if found["terms_alone"] is not None:
         lines.append(
-            f"{found['terms_alone']:.1%} of the refused would be accepted with other terms of the loan and nothing "
-            "else changed."
+            f"{percent(found['terms_alone'], 1)}% of the refused would be accepted with other terms of the loan and "
+            "nothing else changed."
         )
     if found["contestable"]:
         lines.append(

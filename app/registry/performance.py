@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
+from app.recourse.shares import percent
+
 CHANCE = 0.55
 """Area under the curve up to which a model is no better than chance. 0.05 above a half is 2.5 standard deviations of a
 model that knows nothing, on 1,000 records of which 300 are unfavourable, and too little to lend by. The accuracy says
@@ -32,8 +34,8 @@ class Performance:
     def sentence(self) -> str:
         """The sentence that states how well the model agrees with the outcomes."""
         return (
-            f"On its reference records the model has an AUC of {self.auc:.3f} and decides {self.accuracy:.1%} as they "
-            f"turned out; deciding alike for all would reach {self.majority:.1%}."
+            f"On its reference records the model has an AUC of {self.auc:.3f} and decides {percent(self.accuracy, 1)}% "
+            f"as they turned out; deciding alike for all would reach {percent(self.majority, 1)}%."
         )
 
     @property

@@ -4,7 +4,7 @@ import { fetchJson } from "./api.js";
 import { followBounds, futureEntry, promise, promisedCell, promisedHead } from "./certificate.js";
 import { chance, scale } from "./decision.js";
 import { $, button, fill, h, table } from "./dom.js";
-import { counted, formatDate, formatNumber, formatShort, formatValue, inHundred } from "./format.js";
+import { counted, formatDate, formatNumber, formatShort, formatValue, inHundred, outOfHundred } from "./format.js";
 import { workButton } from "./jobs.js";
 import { storeForm } from "./ledger.js";
 import { offersRequest } from "./request.js";
@@ -38,7 +38,7 @@ function reasonItem({ feature: name, code, text, value, reference, share, contri
       "p.part-of",
       { title: specialists(code, contribution) },
       h("span.share.poor", { "aria-hidden": "true", style }, h("i")),
-      `${Math.round(100 * share)}%`,
+      `${outOfHundred(share)}%`,
       h("span.unseen", " of what counts against the applicant"),
     ),
   );

@@ -79,7 +79,7 @@ function stressEntry(stressed) {
 function agreeing({ source }) {
   const agreement = readyFutures()?.agreement ?? null;
   return source === "stand_in" && agreement !== null
-    ? `Stand-in models agree with this model on ${Math.round(100 * agreement)}% of records.`
+    ? `Stand-in models agree with this model on ${inHundred(agreement)} records.`
     : "";
 }
 

@@ -2,7 +2,7 @@
 
 import { fetchJson } from "./api.js";
 import { $, fill, h } from "./dom.js";
-import { formatDate } from "./format.js";
+import { formatDate, inHundred } from "./format.js";
 import { problemNote, runJob } from "./jobs.js";
 import { chosenModel, fullName, futureNoun, state, stressName } from "./state.js";
 
@@ -43,7 +43,7 @@ function readyParts({ source, search, held_back: held, agreement, labels, stress
   const noun = futureNoun(source);
   const total = Number(search) + Number(held);
   const roles = `${search} guide the search for an answer, and ${held} others measure how many still say yes.`;
-  const agree = `They agree with this model on ${Math.round(100 * Number(agreement))}% of records`;
+  const agree = `They agree with this model on ${inHundred(Number(agreement))} records`;
   return [
     h("p", h("b", `${total} ${noun}: `), roles),
     h(
