@@ -112,6 +112,9 @@ class Settings(BaseSettings):
     """Language of letters for which the request states none."""
     notice_offer: bool = False
     """Whether letters state the offer of an answer: other terms with which the model accepts the application."""
+    notice_offer_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
+    """Least share of what the applicant asked for, of each term of which more is better, that an offer in a letter
+    has."""
     notice_dir: Path | None = None
     """Directory with the lender's own letters, which replace those of the service with the same names."""
 

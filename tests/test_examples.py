@@ -351,7 +351,7 @@ def test_the_client_prints_the_advice_of_the_demo(demo: Running) -> None:
     done = run_client("--url", demo.url)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "Bring your monthly payments on other debts down from 310 EUR to 156 EUR.",
+        "Bring your monthly payments on debts that this loan does not replace down from 310 EUR to 156 EUR.",
         "Use less of your card and overdraft limits: 0% of them instead of 72%.",
         "Find a guarantor for the loan.",
         "The model then says yes with probability 0.92.",

@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from dataclasses import Field as RecordField
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import Enum
 from functools import cache
 from itertools import pairwise
@@ -108,6 +108,9 @@ def _utc(moment: datetime) -> datetime:
 # Validators stand after the limits, or the limits would be missing from the JSON Schema.
 Moment = Annotated[AwareDatetime, AfterValidator(_utc), BeforeValidator(_text)]
 """A time with its zone, as text."""
+
+Day = Annotated[date, BeforeValidator(_text)]
+"""A date as text, such as 2030-03-31."""
 
 NUMBER = BeforeValidator(_number)
 """Refuses what pydantic would turn into a number although JSON says that it is none."""

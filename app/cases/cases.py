@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -68,7 +68,7 @@ class Cases:
 
     async def send(
         self, recourse_id: str, *, channel: Channel, sent_at: datetime | None = None, addressee: tuple[str, ...] = (),
-        language: str | None = None, text: str | None = None,
+        applied_on: date | None = None, language: str | None = None, text: str | None = None,
     ) -> bytes:  # fmt: skip
         """Record a letter as sent, and return the recorded letter, as the bytes of its JSON.
 
@@ -78,6 +78,7 @@ class Cases:
         ----------
         channel : how the letter was sent
         sent_at : time of sending; now, if absent
+        applied_on : date of the application, where the letter states it
         language : language of the letter; the operator's default, if absent
         text : the text that was sent, if it is not the letter that the service writes
 
@@ -103,7 +104,7 @@ class Cases:
             if language not in templates.letters:
                 known = ", ".join(templates.letters)
                 raise InvalidRequest(faults=[Fault("/language", f"must be one of {known}")])
-            notice = await self._notices.notice(recourse_id, language, addressee=addressee)
+            notice = await self._notices.notice(recourse_id, language, addressee=addressee, applied_on=applied_on)
             text, page = templates.text(notice), templates.html(notice)
         letter = SentLetter(
             id=new_id("let"),

@@ -6,15 +6,12 @@ from pydantic import AfterValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
 from app.api.described import describe
-from app.api.strict import FEW, MOST_ENTRIES, Moment, Strict
+from app.api.strict import FEW, MOST_ENTRIES, Day, Moment, Strict
 from app.cases import case
 from app.cases.case import Channel, Outcome
 from app.ledger.schema import ModelChoice
 from app.models.schema import Values
-from app.questions.schema import printable
-
-MOST_LINES = 8
-"""Of an address."""
+from app.questions.schema import MOST_LINES, Line, printable
 
 MOST_TEXT = 50_000
 """Characters of a letter of the lender's own."""
@@ -27,7 +24,6 @@ def readable(text: str) -> str:
     return text
 
 
-Line = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(printable)]
 Lines = Annotated[tuple[Line, ...], Field(max_length=MOST_LINES), FEW]
 Letter = Annotated[str, StringConstraints(min_length=1, max_length=MOST_TEXT), AfterValidator(readable)]
 Person = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(printable)]
@@ -44,6 +40,8 @@ class NoticeRequest(Strict):
     """When; now if absent."""
     addressee: Lines = ()
     """Lines of name and address; the letter states them."""
+    applied_on: Day | None = None
+    """Date of the application."""
     language: Annotated[str, StringConstraints(max_length=35)] | None = None
     """Language of the letter; the operator's default if absent."""
     text: Letter | None = None

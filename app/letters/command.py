@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from datetime import datetime
 from typing import Annotated, Literal
 
 import typer
@@ -17,6 +18,12 @@ def notice(
     draft: Annotated[
         bool, typer.Option("--draft", help="Write it also where settings are missing, as a draft.")
     ] = False,
+    addressee: Annotated[
+        str, typer.Option("--addressee", help="Name and address, lines separated by semicolons.")
+    ] = "",
+    applied_on: Annotated[
+        datetime | None, typer.Option("--applied-on", formats=["%Y-%m-%d"], help="Date of the application.")
+    ] = None,
     form: Annotated[Literal["text", "html"], typer.Option("--format", help="Form of the letter.")] = "text",
 ) -> None:
     """Write the letter about a recourse in the ledger to standard output."""
@@ -25,7 +32,7 @@ def notice(
     os.environ.update(ONE_THREAD)
     settings = read_settings()
     from app.ledger.entries import personal_data
-    from app.letters.given import lender_of, missing_reasons, notice_about
+    from app.letters.given import lender_of, missing_reasons, notice_about, offer_share_of
     from app.letters.letter import version_of
     from app.letters.regime import Templates
     from app.questions import use_cases
@@ -51,7 +58,9 @@ def notice(
         templates=templates,
         language=language,
         lender=lender_of(settings),
+        addressee=tuple(line.strip() for line in addressee.split(";") if line.strip()),
+        applied_on=applied_on and applied_on.date(),
         draft=draft,
-        offer=settings.notice_offer,
+        offer_share=offer_share_of(settings),
     )
     typer.echo(templates.html(found) if form == "html" else templates.text(found), nl=False)

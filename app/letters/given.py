@@ -1,6 +1,7 @@
 """What the ledger holds of an answer, as a letter."""
 
 from dataclasses import fields, replace
+from datetime import date
 from typing import Any
 
 from app.errors import NoticeIncomplete
@@ -19,6 +20,18 @@ from app.recourse.models.score import Output
 from app.recourse.reasons import ReasonsParams
 from app.registry.version import RegisteredModel
 from app.settings import Settings
+
+ALL_REASONS = ("us",)
+"""Regimes whose letters leave out no principal reason: comment 9(b)(2)-4 of Regulation B."""
+
+UNNAMED = "The letter has to name every principal reason, and features that no letter names made up {} of them"
+
+REPORTED = "consumer_report in model.yaml, the list of features that the bureau reports"
+
+
+def offer_share_of(settings: Settings) -> float | None:
+    """Least share of what was asked for that an offer has in letters; None where letters have no offers."""
+    return settings.notice_offer_share if settings.notice_offer else None
 
 
 def lender_of(settings: Settings) -> Lender:
@@ -61,8 +74,9 @@ def notice_about(
     language: str,
     lender: Lender,
     addressee: tuple[str, ...] = (),
+    applied_on: date | None = None,
     draft: bool = False,
-    offer: bool = False,
+    offer_share: float | None = None,
 ) -> Notice:
     """The letter about an answer.
 
@@ -70,21 +84,27 @@ def notice_about(
     ----------
     reasons : the reasons for the refusal; None where the answer itself states them, or is no refusal
     draft : whether the letter may lack settings and words; the names of missing settings stand in place of their values
-    offer : whether the letter may state the answer's offer: other terms of the contract, with which the model accepts
+    applied_on : date of the application, where the letter states it
+    offer_share : least share of what was asked for that the answer's offer has in a letter; None for a letter without
+        offers
 
     Raises
     ------
-    NoticeIncomplete : settings, or words of the manifest, that the letter states are missing, and the letter is no
-        draft
+    NoticeIncomplete : settings, or words of the manifest, that the letter states are missing, or the letter has to
+        name all principal reasons and does not, and the letter is no draft
     """
-    manifest = model.manifest
+    manifest, template = model.manifest, templates.letters[language]
     if not manifest.consumer_report:
         lender = replace(lender, bureau=("none",))
-    missing = templates.letters[language].missing(lender)
+    listed = () if isinstance(manifest.consumer_report, bool) else manifest.consumer_report
+    reported = listed if "reported" in template.used and lender.bureau != ("none",) else ()
+    missing = unset = template.missing(lender)
+    if "reported" in template.used and lender.bureau != ("none",) and not listed:
+        missing += (REPORTED,)
     if missing and not draft:
         raise NoticeIncomplete(f"The letter has to state what is not set: {', '.join(missing)}.")
     # A draft names the setting where its value will stand.
-    for setting in missing:
+    for setting in unset:
         name, value = setting.removeprefix(LENDER).lower(), f"[{setting}]"
         stated: dict[str, Any] = {name: (value,) if isinstance(getattr(lender, name), tuple) else value}
         lender = replace(lender, **stated)
@@ -96,11 +116,18 @@ def notice_about(
         features=model.space.schema,
         title=manifest.title,
         titles=manifest.titles,
+        reported=reported,
         threshold=manifest.threshold if manifest.output is Output.PROBABILITY else None,
         scale=manifest.points,
     )
     spoken = templates.languages[language]
-    notice = notice_of(facts, spoken, templates.regime, lender, addressee, missing, offer=offer)
+    notice = notice_of(
+        facts, spoken, templates.regime, lender, addressee, missing, applied_on=applied_on, offer_share=offer_share
+    )
+    if notice.unnamed and templates.regime in ALL_REASONS:
+        if not draft:
+            raise NoticeIncomplete(f"{UNNAMED.format(notice.unnamed)}.")
+        missing += (UNNAMED.format(notice.unnamed),)
     words = missing_words(facts, notice, spoken, templates.default)
     if words and not draft:
         raise NoticeIncomplete(f"The letter has to state what has no words: {', '.join(words)}.")

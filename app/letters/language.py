@@ -68,12 +68,19 @@ class Language(InputPart):
         return f"{shown:,f}".translate({ord(","): self.phrases.group, ord("."): self.phrases.decimal})
 
     def percent_text(self, share: float, digits: int = 0) -> str:
-        """A share from 0 to 1, in per cent, rounded to `digits` decimals.
+        """A share from 0 to 1, in per cent; as `rating_text`, with the sign."""
+        return self._of_100(share, digits, self.percent)
+
+    def rating_text(self, share: float, digits: int = 0) -> str:
+        """A share from 0 to 1 as a number from 0 to 100, rounded to `digits` decimals.
 
         Only the share 0 is written as 0, and only the share 1 as 100: others are written as more than 0 or less than
         100.
         """
+        return self._of_100(share, digits, "{n}")
+
+    def _of_100(self, share: float, digits: int, form: str) -> str:
         shown = percent(share, digits)
-        text = fill(self.percent, {"n": shown.replace(".", self.phrases.decimal)})
+        text = fill(form, {"n": shown.replace(".", self.phrases.decimal)})
         off = round(100.0 * share, digits) - float(shown)
         return fill(self.below if off < 0.0 else self.above, {"to": text}) if off else text

@@ -1,8 +1,8 @@
 """What a letter to an applicant says: `notice_of` makes it from a recorded answer, in words that people read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from app.letters.language import Language
 from app.letters.notice import Lender, Notice, NoticeReason, NoticeWay
@@ -15,7 +15,7 @@ from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.phrases import fill
 from app.recourse.actions.sentences import about_text, change_text, title_text
 from app.recourse.actions.timing import DAYS_PER_MONTH
-from app.recourse.features import Feature, RawValue, Takes
+from app.recourse.features import Better, Feature, RawValue, Takes
 from app.recourse.features.expression import parse_expression
 from app.recourse.method_run import UNSEEN_WARNING
 from app.recourse.models.score import PointScale
@@ -44,6 +44,8 @@ class Facts:
     title: str
     titles: Mapping[str, str]
     """In other languages."""
+    reported: Sequence[str]
+    """Names of the features that come from the report of a credit bureau."""
     threshold: float | None
     """The least probability that the model accepts; None for another output."""
     scale: PointScale | None = None
@@ -63,7 +65,8 @@ def notice_of(
     addressee: tuple[str, ...] = (),
     missing: tuple[str, ...] = (),
     *,
-    offer: bool = False,
+    applied_on: date | None = None,
+    offer_share: float | None = None,
 ) -> Notice:
     """The letter in `language` that states `facts`.
 
@@ -71,7 +74,9 @@ def notice_of(
     ----------
     regime : name of the regime of the letter
     missing : names of the settings that a draft lacks
-    offer : whether the letter may state the answer's offer: other terms of the contract, with which the model accepts
+    applied_on : date of the application, where the letter states it
+    offer_share : least share of what was asked for that the answer's offer has in a letter; None for a letter without
+        offers
     """
     answer, factual = facts.answer, facts.answer["factual"]
     features = {feature.name: _in(feature, language) for feature in facts.features}
@@ -83,8 +88,9 @@ def notice_of(
     reasons = facts.reasons or {"reasons": (), "against": None}
     together = (answer.get("plan") or {"validity": {}})["validity"].get("future") if len(ways) > 1 else None
     left_out = len(found) < len(answer["counterfactuals"])
-    if left_out or any(_states(facts, one) for one in found) or (together and together["all_interval"][0] < 0.01):
+    if left_out or any(_states(facts, one) for one in found) or (together and together["any_interval"][0] < 0.5):
         together = None
+    offer, too_small = ((), False) if offer_share is None else _offer(facts, features, language, offer_share)
     probability, points = factual and factual["probability"], factual and factual.get("points")
     accepts = None if facts.scale is None else language.points_text(facts.scale.threshold, facts.scale.threshold)
     fewer = facts.scale is not None and facts.scale.fewer
@@ -99,6 +105,8 @@ def notice_of(
         model=version_of(answer),
         lender=lender,
         addressee=addressee,
+        applied_on=None if applied_on is None else language.date_text(applied_on.isoformat()),
+        asked=tuple(_lines([one.name for one in facts.features if one.terms], facts.applicant, features, language)),
         missing=missing,
         unseen=any(UNSEEN_WARNING in warning for warning in answer.get("warnings", ())),
         precluded=(answer.get("precluded") or {}).get("status") == "proven",
@@ -108,29 +116,55 @@ def notice_of(
         reach_until=_reach_until(facts, language),
         refused=factual is not None and not factual["favourable"],
         accepted=factual is not None and factual["favourable"],
-        probability=None if probability is None else language.percent_text(probability, digits),
+        rating=None if probability is None else language.rating_text(probability, digits),
         points=None if points is None or facts.scale is None else language.points_text(points, facts.scale.threshold),
         least_points=None if fewer or points is None else accepts,
         most_points=accepts if fewer and points is not None else None,
-        threshold=None if facts.threshold is None else language.percent_text(facts.threshold, digits),
+        least_rating=None if facts.threshold is None else language.rating_text(facts.threshold, digits),
         reasons=_reasons(reasons["reasons"], {one.name: one for one in facts.features}, language),
         compared_with=None if not reasons["reasons"] else _compared(reasons["against"], language),
         unnamed=_unnamed(reasons, language),
+        reported=tuple(_lines(facts.reported, facts.applicant, features, language)),
         ways=ways,
-        offer=_offer(facts, features, language) if offer else (),
+        offer=offer,
+        offer_too_small=too_small,
         long_left_out=left_out,
         together=None if together is None else ways_text(together, len(ways), language.promise),
-        in_time=not all(way.late for way in ways),
-        some_late=any(way.late for way in ways),
+        tried=_tried(found, ways),
         aged=any(_ages(facts, one) for one, way in zip(found, ways, strict=True) if not way.late),
         valid_until=language.date_text(valid_until),
     )
 
 
-def _offer(facts: Facts, features: Mapping[str, Feature], language: Language) -> tuple[str, ...]:
+def _lines(
+    names: Iterable[str], record: Mapping[str, RawValue], features: Mapping[str, Feature], language: Language
+) -> Iterator[str]:
+    """What a record says of some features, a line each."""
+    for name in names:
+        feature = features[name]
+        said = language.phrases.missing if record[name] is None else language.phrases.level
+        text = value_text(feature, feature.parse(record[name]), language.phrases)
+        yield fill(said, {"name": title_text(feature), "Name": title_text(feature), "to": text})
+
+
+def _tried(found: Sequence[Json], ways: Sequence[NoticeWay]) -> int | None:
+    """Number of future models behind the intervals that promises state."""
+    futures = [one["validity"]["future"] for one, way in zip(found, ways, strict=True) if way.promise]
+    return next((future["models"] for future in futures if not future.get("measured")), None)
+
+
+def _offer(
+    facts: Facts, features: Mapping[str, Feature], language: Language, least: float
+) -> tuple[tuple[str, ...], bool]:
+    """Lines of the offer, and whether there is one that is left out since it is too small."""
     offer = facts.answer.get("offer")  # answers of earlier releases have none
     if offer is None:
-        return ()
+        return (), False
+    for name, value in offer["terms"].items():
+        feature = features[name]
+        enough = least * feature.parse(facts.applicant[name])
+        if feature.better is Better.MORE and feature.is_number and feature.parse(value) < enough:
+            return (), True
     formulas = {one.name: one.derived for one in facts.features if isinstance(one.derived, str)}
     # What follows from terms alone, such as an instalment, is stated with them.
     follows = [
@@ -142,7 +176,7 @@ def _offer(facts: Facts, features: Mapping[str, Feature], language: Language) ->
         new, asked = (value_text(feature, feature.parse(record[name]), language.phrases)
                       for record in (offer["applicant"], facts.applicant))  # fmt: skip
         lines.append(f"{title_text(feature)}: {new}" + (f" ({asked})" if new != asked else ""))
-    return tuple(lines)
+    return tuple(lines), False
 
 
 def _is_limited(question: Json) -> bool:
@@ -213,6 +247,7 @@ def _reason(reason: Json, feature: Feature, language: Language) -> NoticeReason:
     departed = departure(feature, value_raw, usual_raw)
     if departed is not None and "direction" in reason:  # answers of earlier releases lack it
         departed = reason["direction"] and Departure(reason["direction"])
+    known = departed is not None
     if is_unadvised(feature, departed):  # by the words of the manifest, whatever the language
         departed = None
     feature = _in(feature, language)
@@ -220,7 +255,7 @@ def _reason(reason: Json, feature: Feature, language: Language) -> NoticeReason:
         text_of(feature, raw, language.phrases) for text_of, raw in ((value_text, value_raw), (usual_text, usual_raw))
     )
     # Two levels say nothing beside each other; numbers may read alike once they are rounded.
-    compared = departed is not None and (feature.is_number or len(feature.levels) > 2) and value != usual
+    compared = known and value != usual and (feature.is_number or (departed is not None and len(feature.levels) > 2))
     text = reason_text(feature, value_raw, departed, language.phrases)
     return NoticeReason(
         code=reason["code"],
@@ -284,9 +319,9 @@ def _way(
         ),
         time=language.takes.replace("{time}", about_text(months, language.phrases)) if months > 0.0 else None,
         late=months > valid_months,
-        probability=None
+        rating=None
         if current["probability"] is None or points is not None or not known
-        else language.percent_text(current["probability"], digits),
+        else language.rating_text(current["probability"], digits),
         points=None if points is None or facts.scale is None or not known
         else language.points_text(points, facts.scale.threshold),
         promise=None if future is None or not known else promise_text(future, language.promise, labels),

@@ -24,7 +24,7 @@ class Lender(AnswerPart):
     debt_advice: str
     """Who advises people in debt."""
     bureau: tuple[str, ...]
-    """Lines of the consumer reporting agency whose report was used; `none` alone where none was."""
+    """Lines of the credit bureau whose report was used; `none` alone where none was."""
     signatory: tuple[str, ...] = ()
     """Lines of who signs; none where only the lender's name stands below the letter."""
 
@@ -57,8 +57,8 @@ class NoticeWay(AnswerPart):
     """How long it takes; null where the model says nothing of it."""
     late: bool
     """Whether it takes longer than the letter is valid."""
-    probability: str | None
-    """The model's probability of the favourable outcome then; null where it has points, or a value is not known yet."""
+    rating: str | None
+    """The model's rating then; null where it has points, or a value is not known yet."""
     points: str | None
     """Its points then, likewise."""
     promise: str | None
@@ -90,7 +90,11 @@ class Notice(AnswerPart):
     lender: Lender
     """Who sends it."""
     addressee: tuple[str, ...]
-    """Lines of who gets it; none but in a letter that is recorded as sent."""
+    """Lines of who gets it."""
+    applied_on: str | None
+    """Date of the application."""
+    asked: tuple[str, ...]
+    """What was applied for: the amount and other terms, a line each."""
     refused: bool
     """Whether the model refuses the application."""
     accepted: bool
@@ -107,10 +111,10 @@ class Notice(AnswerPart):
     """What it rules out."""
     reach_until: str | None
     """Date by which a change had to be possible; null where the model says nothing of time."""
-    probability: str | None
-    """The model's probability of the favourable outcome today."""
-    threshold: str | None
-    """The least probability that it accepts."""
+    rating: str | None
+    """The model's probability of the favourable outcome, as a number from 0 to 100."""
+    least_rating: str | None
+    """Least rating that it accepts."""
     points: str | None
     """The model's points today; null for a model that gives none."""
     least_points: str | None
@@ -122,20 +126,21 @@ class Notice(AnswerPart):
     compared_with: str | None
     """Whom the reasons compare the applicant with; null where there are none."""
     unnamed: str | None
-    """Share of what lowered the score that features have which no letter names; null where each reason has more."""
+    """Share of what lowered the score that no letter names; null where each reason has more."""
+    reported: tuple[str, ...]
+    """What the bureau reported, a line each, where the letter states it."""
     ways: tuple[NoticeWay, ...]
     """What the applicant can change, a way each, in at most five steps."""
     offer: tuple[str, ...]
-    """Other terms that today's model accepts, and what follows from them alone, a line each; none without
-    `RECOURSE_NOTICE_OFFER`."""
+    """Other terms that today's model accepts, a line each; none without `RECOURSE_NOTICE_OFFER`."""
+    offer_too_small: bool
+    """Whether an offer is left out since it is below `RECOURSE_NOTICE_OFFER_SHARE`."""
     long_left_out: bool
     """Whether others have more steps."""
     together: str | None
-    """What can be promised of several ways together, at least one of them first; null for one, and as for a way."""
-    in_time: bool
-    """Whether one takes no longer than the answer is valid."""
-    some_late: bool
-    """Whether one takes longer."""
+    """What can be promised of at least one of several ways; null where that is less than half."""
+    tried: int | None
+    """Number of future models behind the promises; null without promises."""
     aged: bool
     """Whether time itself changes something in the application until a way ends that is not late."""
     valid_until: str

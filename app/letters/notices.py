@@ -1,8 +1,10 @@
 """Letters about recourse that was given."""
 
+from datetime import date
+
 from app.errors import Fault, InvalidRequest
 from app.ledger.given import GivenRecourse
-from app.letters.given import lender_of, missing_reasons, notice_about
+from app.letters.given import lender_of, missing_reasons, notice_about, offer_share_of
 from app.letters.letter import version_of
 from app.letters.notice import Notice
 from app.letters.regime import Templates
@@ -25,12 +27,15 @@ class Notices:
         self.templates = Templates.of(settings)
         self._given = given
         self._models = models
-        self._lender, self._offer = lender_of(settings), settings.notice_offer
+        self._lender, self._offer_share = lender_of(settings), offer_share_of(settings)
 
     async def notice(
-        self, recourse_id: str, language: str, *, addressee: tuple[str, ...] = (), draft: bool = False
-    ) -> Notice:
-        """The letter about a recourse, addressed to `addressee`; the same recorded answer gives the same letter.
+        self, recourse_id: str, language: str, *, addressee: tuple[str, ...] = (), applied_on: date | None = None,
+        draft: bool = False,
+    ) -> Notice:  # fmt: skip
+        """The letter to `addressee` about a recourse that was applied for on a date.
+
+        The same recorded answer gives the same letter.
 
         If the answer states no reasons, they are computed now, by the version that answered and with the answer's seed.
 
@@ -61,8 +66,9 @@ class Notices:
             language=language,
             lender=self._lender,
             addressee=addressee,
+            applied_on=applied_on,
             draft=draft,
-            offer=self._offer,
+            offer_share=self._offer_share,
         )
 
     async def missing_reasons(self, model: RegisteredModel, answer: Json, request: Json) -> Json | None:

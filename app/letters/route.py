@@ -1,5 +1,6 @@
 """GET /recourse/{id}/notice: the letter to an applicant."""
 
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query
@@ -15,6 +16,7 @@ from app.letters.markup import policy
 from app.letters.notice import Notice as Letter
 from app.letters.regime import preferred
 from app.questions.answers import plain
+from app.questions.schema import MOST_LINES, Line
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.RECOURSE, Scope.AUDIT))
 
@@ -70,21 +72,25 @@ async def notice(
     lang: Annotated[
         str | None, Query(max_length=35, description="The language of the letter; else `Accept-Language` decides.")
     ] = None,
-    draft: Annotated[
-        bool, Query(description="Whether settings that are not there are named in a draft, where else it is refused.")
-    ] = False,
+    draft: Annotated[bool, Query(description="Whether a letter that lacks settings is written as a draft.")] = False,
+    addressee: Annotated[
+        list[Line] | None, Query(max_length=MOST_LINES, description="Lines of name and address.")
+    ] = None,
+    applied_on: Annotated[date | None, Query(description="Date of the application.")] = None,
     accept: Annotated[str, Header(description="`application/json`, `text/plain` or `text/html`.")] = "",
     accept_language: Annotated[str, Header(description="Languages, the most wanted first.")] = "",
 ) -> Response:
     """The decision, its principal reasons, the ways to a yes, and what is promised, as a letter to the applicant.
 
-    The same recorded answer gives the same letter, as long as the lender's templates are the same. A letter needs its
-    sender and the other settings that it states; a `draft` says which are missing. Reasons that were not asked for are
-    computed now, with the version that answered.
+    The same recorded answer and templates give the same letter. It needs its sender and the other settings that it
+    states; a `draft` says which are missing. Reasons that were not asked for are computed now, by the version that
+    answered.
     """
     templates = service.notices.templates
     language = templates.language(accept_language) if lang is None else lang
-    found = await service.notices.notice(recourse_id, language, draft=draft)
+    found = await service.notices.notice(
+        recourse_id, language, addressee=tuple(addressee or ()), applied_on=applied_on, draft=draft
+    )
     headers = {
         "Content-Language": found.language,
         "Vary": "Accept, Accept-Language",

@@ -42,7 +42,7 @@ class Template:
         )  # fmt: skip
         self._name = name
         self.used = frozenset(_used(environment, files, name, names))
-        """Names of fields of `lender` that the letter states."""
+        """What the letter states: names of the letter, and of fields of `lender`."""
         self._template = environment.get_template(name)
 
     def missing(self, lender: Lender) -> tuple[str, ...]:
@@ -75,7 +75,10 @@ def _in_line(value: object) -> str:
 def _used(
     environment: ImmutableSandboxedEnvironment, files: Mapping[str, str], name: str, names: Collection[str]
 ) -> Iterator[str]:
-    """The fields of the lender in a file and in those that it extends or includes, which are checked on the way."""
+    """The names, and fields of the lender, in a file and in those that it extends or includes.
+
+    The files are checked on the way.
+    """
     if name not in files:
         raise TemplateFaulty(f"There is no file {name}, which a letter extends or includes.")
     if former := FORMER.search(files[name]):
@@ -97,6 +100,7 @@ def _used(
     for word, line in sorted(said, key=lambda one: one[1]):
         if word not in names and word not in own:
             raise TemplateFaulty(f"{name}: line {line} names {word}; there are {', '.join(sorted(names))}.")
+    yield from (node.name for node in tree.find_all(nodes.Name))
     yield from (node.attr for node in parts if _is(node.node, "lender"))
     for other in meta.find_referenced_templates(tree):
         yield from _used(environment, files, str(other), names)

@@ -108,12 +108,15 @@ def _said(notice: Notice) -> Iterator[str]:
         yield from (text for text in (reason.text, reason.value, reason.usual) if text)
     for way in notice.ways:
         yield from way.steps
-    yield from notice.offer
+    yield from (*notice.asked, *notice.reported, *notice.offer)
 
 
 def _stated(facts: Facts) -> Iterator[tuple[Feature, RawValue]]:
-    """Features with the values that reasons and ways state of them."""
+    """Features with the values that the letter states of them."""
     features = {feature.name: feature for feature in facts.features}
+    for one in facts.features:
+        if one.terms or one.name in facts.reported:
+            yield one, facts.applicant[one.name]
     for reason in (facts.reasons or {"reasons": ()})["reasons"]:
         yield features[reason["feature"]], reason["value"]
         yield features[reason["feature"]], reason["reference"]

@@ -44,6 +44,11 @@ LEAST_RECORDS = 10
 LEAP = 4
 """Levels; a rise by so many at once is rare."""
 
+AGE_LAW = (
+    ". In the United States age may count only in a statistically sound scoring system, and never against people of 62 "
+    "or more (12 CFR 1002.6(b)(2))"
+)
+
 ALIKE = 3
 """Fewest answers of which something can be said together."""
 
@@ -266,9 +271,11 @@ def _reasons(reference: Reference, asked: Sequence[Asked]) -> Iterator[str]:
         hint = hint_of(feature.name, feature.type.value)
         if said and hint is not None and ("reason" in hint.keys or hint.keys.get("protected")):
             line = "protected: true" if hint.keys.get("protected") else "reason: {named: false}"
+            law = AGE_LAW if hint == hint_of("age", "integer") else ""
             yield (
                 f"In {len(said)} of {refused} refusals {feature.name} is named as a reason, which is a private matter "
-                f"by its name: {line} keeps it out of reasons"
+                f"by its name: {line} keeps it out of reasons, except in letters of the regime us, which name every "
+                f"principal reason or are refused{law}"
             )
 
 

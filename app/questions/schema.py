@@ -57,6 +57,12 @@ def printable(text: str) -> str:
     return text
 
 
+MOST_LINES = 8
+"""Of an address."""
+
+Line = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(printable)]
+"""One line of a letter."""
+
 Reference = Annotated[str, StringConstraints(max_length=200), AfterValidator(printable)]
 """A client's own name for a case."""
 
@@ -132,8 +138,8 @@ class RecourseQuestion(ModelQuestion):
     exclude: OptionalExclude
     """What is not proposed."""
     detail: Detail = "short"
-    """`full`: with the method's parameters, certificates under shift, the surrogate and what the answer took to
-    compute. The ledger keeps the full answer."""
+    """`full`: with the method's parameters, certificates under shift, the surrogate and the effort of computing. The
+    ledger keeps the full answer."""
 
     def terms(self) -> Terms:
         """The fields of the request that are not part of its question, with the ids of answers that it excludes."""

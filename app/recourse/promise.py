@@ -1,8 +1,9 @@
 """The sentence of a promise: what future models say of a record, in words. No other file writes one.
 
 The number that is said first is one that can be promised: the lower end of the interval, with its condition in the same
-sentence. Where later versions kept fewer promises than were made, the share that they kept takes its place; where
-models of later dates kept fewer of earlier answers, that share is said before it.
+sentence. Where that is less than half, the sentence says to count on no more. Where later versions
+kept fewer promises than were made, the share that they kept takes its place; where models of later dates kept fewer of
+earlier answers, that share is said before it.
 """
 
 import math
@@ -25,8 +26,10 @@ class PromisePhrases(InputPart):
     stay: str = "If applicants stay as they are, at least {n} in 100 {models} accept this."
     same: str = "If the model is trained again on the same records, at least {n} in 100 {models} accept this."
     """For future models that vary as models of today's records do."""
+    few: str = "Even if applicants stay as they are, count on no more than {n} in 100 {models} to accept this."
+    """Where fewer than half can be promised, and more than half may accept."""
     at_most: str = "Even if applicants stay as they are, at most {n} in 100 {models} accept this."
-    """Where most models refuse: "at least 1 in 100" would say too much."""
+    """Where most models refuse."""
     unknown: str = "Even if applicants stay as they are, how many {models} accept this is not known."
     """Where nothing can be promised."""
     measured: str = (
@@ -106,7 +109,7 @@ def promise_text(
     labels : by column name, its label in the language of `phrases`
     """
     said = [_first(future, phrases)]
-    if not future.get("measured") and _least(future["interval"]) > 0 and _most(future["interval"]) >= HALF:
+    if not future.get("measured") and _least(future["interval"]) >= HALF:
         said.append(_how_far(future.get("stressed"), phrases, labels or {}))
     if before := future.get("kept_before"):
         numbers = {"promises": before["promises"], "n": _floor(before["share"]), "months": before["months"]}
@@ -144,6 +147,8 @@ def _first(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
         return _filled(phrases.at_most, words | {"n": most})
     if least == 0:
         return _filled(phrases.unknown, words)
+    if least < HALF:
+        return _filled(phrases.few, words)
     return _filled(phrases.same if future.get("records") == "same" else phrases.stay, words)
 
 

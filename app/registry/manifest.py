@@ -161,8 +161,9 @@ class Manifest(ManifestPart):
     """Number of refits of a linear model with a label at registration, each on a random half of the records."""
     futures: FuturesChoice = FuturesChoice()
     """The future models that are made after registration."""
-    consumer_report: bool = True
-    """Whether its decisions use reports of the agency that `RECOURSE_LENDER_BUREAU` names; letters then say so."""
+    consumer_report: bool | tuple[Name, ...] = True
+    """Whether its decisions use reports of the bureau that `RECOURSE_LENDER_BUREAU` names, or the features that come
+    from them; letters then say so."""
     rules: Annotated[tuple[Words, ...], Field(max_length=1_000)] = ()
     """What holds in every answer, e.g. ``net <= gross`` or ``housing = owned => rent = 0``."""
 

@@ -79,6 +79,7 @@ def semantic_faults(manifest: Manifest) -> list[Fault]:
         *_output_faults(manifest),
         *label_faults(manifest),
         *time_faults(manifest),
+        *_report_faults(manifest),
         *of_artifact(manifest),
     ]
 
@@ -175,6 +176,13 @@ def time_faults(manifest: Manifest) -> list[Fault]:
         (column is not None and column == manifest.label, "/time/column",
          "is the column of the true outcome; a date is a column of its own"),
     )  # fmt: skip
+
+
+def _report_faults(manifest: Manifest) -> list[Fault]:
+    """The faults of `consumer_report`."""
+    reported = () if isinstance(manifest.consumer_report, bool) else manifest.consumer_report
+    names = {feature.name for feature in manifest.features}
+    return [Fault(f"/consumer_report/{i}", "is no feature") for i, one in enumerate(reported) if one not in names]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

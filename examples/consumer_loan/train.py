@@ -74,6 +74,7 @@ def main() -> None:
             "title": "Personal loan (synthetic applicants)",
             "titles": {"de": "Privatkredit (erfundene Antragsteller)"},
             "description": description(arguments.year),
+            "consumer_report": ["card_utilisation", "late_payments"],
         },
         space=space,
         network=network,

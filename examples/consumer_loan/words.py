@@ -13,7 +13,9 @@ GERMAN: dict[str, Words] = {
     ),
     "monthly_debt": Words(
         label="Monatliche Raten für andere Schulden",
-        sentence=Sentence(decrease="Ihre monatlichen Raten für andere Schulden von {from} auf {to} senken"),
+        sentence=Sentence(
+            decrease="Ihre monatlichen Raten für Schulden, die dieser Kredit nicht ablöst, von {from} auf {to} senken"
+        ),
     ),
     "card_utilisation": Words(
         label="Ausschöpfung von Karten- und Dispolimits",
@@ -99,7 +101,9 @@ REASONS: dict[str, ReasonWords] = {
 
 SENTENCES: dict[str, Sentence] = {
     "monthly_income": Sentence(increase="Raise your net monthly income from {from} to {to}"),
-    "monthly_debt": Sentence(decrease="Bring your monthly payments on other debts down from {from} to {to}"),
+    "monthly_debt": Sentence(
+        decrease="Bring your monthly payments on debts that this loan does not replace down from {from} to {to}"
+    ),
     "card_utilisation": Sentence(decrease="Use less of your card and overdraft limits: {to} of them instead of {from}"),
     "amount": Sentence(decrease="Ask for a smaller loan: {to} instead of {from}"),
     "term": Sentence(any="Repay over {to} instead of {from}"),

@@ -16,6 +16,7 @@ from app.recourse.features import (
     Feature,
     FeatureSpace,
     FeatureType,
+    MaxChange,
     ReasonWords,
     Sentence,
     Takes,
@@ -99,8 +100,8 @@ CODES: dict[str, dict[str, str]] = {
     "savings": {
         "A61": "below 100 DM",
         "A62": "100 to 500 DM",
-        "A63": "500 to 1000 DM",
-        "A64": "1000 DM or more",
+        "A63": "500 to 1,000 DM",
+        "A64": "1,000 DM or more",
         "A65": "unknown, or none",
     },
     "employment_duration": {
@@ -124,7 +125,7 @@ CODES: dict[str, dict[str, str]] = {
         "A124": "unknown, or none",
     },
     "other_installment_plans": {"A141": "bank", "A142": "stores", "A143": "none"},
-    "housing": {"A151": "rent", "A152": "own", "A153": "for free"},
+    "housing": {"A151": "rent", "A152": "own", "A153": "rent-free"},
     "job": {
         "A171": "unemployed or unskilled, non-resident",
         "A172": "unskilled, resident",
@@ -154,7 +155,7 @@ GERMAN_LEVELS: dict[str, tuple[str, ...]] = {
                        "laufende Kredite bisher pünktlich", "früher Verzug", "kritisches Konto, oder Kredite anderswo"),
     "purpose": ("Neuwagen", "Gebrauchtwagen", "Möbel oder Einrichtung", "Radio oder Fernseher", "Haushaltsgeräte",
                 "Reparaturen", "Ausbildung", "Umschulung", "Geschäft", "Sonstiges"),
-    "savings": ("unter 100 DM", "100 bis 500 DM", "500 bis 1000 DM", "1000 DM oder mehr", "unbekannt, oder keine"),
+    "savings": ("unter 100 DM", "100 bis 500 DM", "500 bis 1.000 DM", "1.000 DM oder mehr", "unbekannt, oder keine"),
     "employment_duration": ("arbeitslos", "unter 1 Jahr", "1 bis 4 Jahre", "4 bis 7 Jahre", "7 Jahre oder mehr"),
     "personal_status_sex": ("Mann, geschieden oder getrennt", "Frau, geschieden, getrennt oder verheiratet",
                             "Mann, ledig", "Mann, verheiratet oder verwitwet"),
@@ -215,6 +216,9 @@ ADVISED = {
 TAKES = {"status": 1, "savings": 3, "other_installment_plans": 3}
 """Months of a change."""
 
+HALF = MaxChange(relative=0.5)
+"""Nobody who needs a loan is helped by a tenth of it."""
+
 SENTENCES: dict[str, tuple[Sentence, Sentence]] = {
     "status": (
         Sentence(to={"A12": "Keep your checking account at 0 DM or more",
@@ -246,7 +250,7 @@ def for_applicants(space: FeatureSpace) -> FeatureSpace:
         english, german = SENTENCES.get(feature.name, (Sentence(), Sentence()))
         return replace(
             feature, advice=Advice(categories=ADVISED.get(feature.name)), sentence=english,
-            takes=Takes(months=TAKES.get(feature.name, 0)),
+            takes=Takes(months=TAKES.get(feature.name, 0)), max_change=HALF if feature.name == "amount" else None,
             words={"de": replace(feature.words["de"], sentence=german)},
         )  # fmt: skip
 

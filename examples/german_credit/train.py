@@ -74,7 +74,7 @@ def write(trained: Trained, output: Path, features: str = "all", version: str = 
         identity={
             "id": IDS[features],
             "version": version,
-            "title": "German credit risk",
+            "title": "Loan (German Credit)",
             "titles": {"de": "Kredit (German Credit)"},
             "description": f"Probability of a good credit risk. Trained on {len(trained.training_raw)} records; on the "
             f"other {len(trained.test_raw)} its accuracy is {trained.test_accuracy:.2f} and its AUC "

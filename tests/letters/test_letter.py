@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,18 @@ from app.letters.letter import Facts, notice_of
 from app.letters.notice import Lender, Notice
 from app.letters.regime import SHIPPED, Templates, preferred
 from app.recourse.actions.sentences import about_text
-from app.recourse.features import Feature, FeatureType, Missing, MovesWithTime, ReasonWords, Sentence, Takes, Words
+from app.recourse.features import (
+    Better,
+    Change,
+    Feature,
+    FeatureType,
+    Missing,
+    MovesWithTime,
+    ReasonWords,
+    Sentence,
+    Takes,
+    Words,
+)
 from app.recourse.method_run import UNSEEN_WARNING
 from app.recourse.shares import digits_apart, percent
 
@@ -77,7 +89,7 @@ def written(language: str = "en", regime: str = "general", directory: Path | Non
 def facts_about(reasons: Any, features: tuple[Feature, ...]) -> Facts:
     compared = {"against": REASONS["against"], "reasons": reasons}
     return Facts(answer=answered(counterfactuals=[]), question={}, applicant=APPLICANT, reasons=compared,
-                 features=features, title="Car loan", titles={}, threshold=0.8)  # fmt: skip
+                 features=features, title="Car loan", titles={}, reported=(), threshold=0.8)  # fmt: skip
 
 
 def notice(
@@ -87,13 +99,16 @@ def notice(
     *,
     states_offer: bool = False,
     asked: Any = None,
+    reported: tuple[str, ...] = (),
+    applied_on: date | None = None,
     **changes: Any,
 ) -> Notice:
     facts = Facts(
         answer=answered(**changes), applicant=APPLICANT, reasons=reasons, features=FEATURES, title="Car loan",
-        titles={}, question=asked or {}, threshold=0.8,
+        titles={}, question=asked or {}, reported=reported, threshold=0.8,
     )  # fmt: skip
-    return notice_of(facts, templates.languages[language], templates.regime, LENDER, offer=states_offer)
+    return notice_of(facts, templates.languages[language], templates.regime, LENDER, applied_on=applied_on,
+                     offer_share=0.4 if states_offer else None)  # fmt: skip
 
 
 def test_a_refusal_in_english() -> None:
@@ -101,7 +116,7 @@ def test_a_refusal_in_english() -> None:
     for part in (
         "Bank & <Sons> 1 Street Town 2 March 2026 Reference: case <7>, rec_1 Your",
         "Your application: Car loan",
-        "The model puts the chance that an application like yours turns out well once accepted at 65%; it accepts",
+        "On a scale from 0 to 100, the model rates your application 65; it accepts applications rated 80 or more.",
         "compared with 1,200 earlier applicants whom the model only just accepts",
         "- Loan amount too high (yours: 20,800 EUR; usual among them: 7,680 EUR) [R1]",
         "- Late payments: no record -",
@@ -109,7 +124,7 @@ def test_a_refusal_in_english() -> None:
         "- Housing not stated What you can change",
         "in about 3 months",
         "1. Reduce the loan amount from 20,800 EUR to 15,700 EUR. 2. Find a guarantor.",
-        "turns out well at 92%. If future applicants are like today's, at least 94 in 100 new versions of our model",
+        "then rates your application 92. If future applicants are like today's, at least 94 in 100 new versions of our",
         "until 31 May 2026",
         "When you have taken the steps, or have questions, please contact a@b.example and mention the reference",
     ):
@@ -135,7 +150,7 @@ def test_a_refusal_in_german() -> None:
     letter = " ".join(written("de").split())
     for part in (
         "2. März 2026",
-        "nach einer Annahme gut ausgeht, auf 65 %; angenommen werden Anträge ab 80 %",
+        "bewertet das Modell Ihren Antrag mit 65; angenommen werden Anträge ab 80.",
         "verglichen mit 1.200 früheren Antragstellern",
         "- Kreditbetrag: zu hoch (bei Ihnen: 20.800 EUR; bei diesen üblich: 7.680 EUR) [R1]",
         "- Verspätungen: keine Angaben -",
@@ -341,12 +356,12 @@ def test_a_third_language_is_two_files(tmp_path: Path) -> None:
     }
     (tmp_path / "fr.yaml").write_text(json.dumps(french), encoding="utf-8")
     (tmp_path / "general.fr.txt").write_text(
-        "# Votre demande\n\nLe {{date}}, {{probability}}\n\n"
+        "# Votre demande\n\nLe {{date}}, {{rating}} {{unnamed}}\n\n"
         "{% for way in ways %}{% for step in way.steps %}\n1. {{step}}\n{% endfor %}{% endfor %}\n",
         encoding="utf-8",
     )
-    letter = written("fr", directory=tmp_path)
-    assert "Le 2 mois 3 2026, 65\u202f%" in letter
+    letter = written("fr", directory=tmp_path, reasons={**REASONS, "protected_share": 0.6})
+    assert "Le 2 mois 3 2026, 65 60\u202f%" in letter
     assert "1. Réduire : loan amount de 20\u202f800 EUR à 15\u202f700 EUR." in letter
     assert "We have assessed" in written("en", directory=tmp_path)  # the others stay
 
@@ -429,7 +444,7 @@ def test_digits_tell_a_chance_from_the_cut_off(
 
 def test_a_letter_tells_a_near_miss_from_the_cut_off() -> None:
     letter = " ".join(written("de", factual={"probability": 0.7986, "score": -0.7, "favourable": False}).split())
-    assert "nach einer Annahme gut ausgeht, auf 79,9 %; angenommen werden Anträge ab 80,0 %" in letter
+    assert "bewertet das Modell Ihren Antrag mit 79,9; angenommen werden Anträge ab 80,0." in letter
 
 
 # --- a letter that may go out ----------------------------------------------------------------------------------------
@@ -442,8 +457,8 @@ def test_no_letter_goes_out_without_what_it_states_of_the_lender(language: str, 
     template = Templates.read(regime, None, language).letters[language]
     nobody = Lender(name="", address=(), contact="", authority="", data_authority="", debt_advice="", bureau=())
     stated = {"RECOURSE_LENDER_NAME", "RECOURSE_LENDER_ADDRESS", "RECOURSE_LENDER_CONTACT"}
-    more = {"general": (), "us": ("AUTHORITY", "BUREAU"), "uk": ("AUTHORITY", "DATA_AUTHORITY"),
-            "eu": ("AUTHORITY", "DATA_AUTHORITY", "DEBT_ADVICE")}  # fmt: skip
+    more = {"general": (), "us": ("AUTHORITY", "BUREAU"), "uk": ("AUTHORITY", "DATA_AUTHORITY", "DEBT_ADVICE"),
+            "eu": ("AUTHORITY", "DATA_AUTHORITY", "DEBT_ADVICE", "BUREAU")}  # fmt: skip
     assert set(template.missing(nobody)) == stated | {f"RECOURSE_LENDER_{name}" for name in more[regime]}
     assert template.missing(LENDER) == ()
     assert template.missing(replace(LENDER, address=())) == ("RECOURSE_LENDER_ADDRESS",)
@@ -495,7 +510,7 @@ def test_a_regime_says_what_the_applicant_may_ask_for(language: str, regime: str
 def test_who_uses_no_reports_names_no_agency() -> None:
     templates = Templates.read("us", None, "en")
     facts = Facts(answer=answered(), applicant=APPLICANT, reasons=REASONS, features=FEATURES, title="Car loan",
-                  titles={}, question={}, threshold=0.8)  # fmt: skip
+                  titles={}, question={}, reported=(), threshold=0.8)  # fmt: skip
     lender = replace(LENDER, bureau=("none",))
     assert templates.letters["en"].missing(lender) == ()
     letter = templates.text(notice_of(facts, templates.languages["en"], "us", lender))
@@ -534,7 +549,7 @@ def test_an_application_unlike_all_others_is_said_to_be(language: str, part: str
 
 @pytest.mark.parametrize(
     ("language", "said"),
-    [("en", "does not name made up 30% of what"), ("de", "nicht nennt, machte 30 % dessen aus")],
+    [("en", "does not name made up 30% of what"), ("de", "nicht nennt, machten 30 % dessen aus")],
 )
 @pytest.mark.parametrize("regime", ["general", "us", "eu", "uk"])
 def test_what_may_not_be_named_is_not_hidden(regime: str, language: str, said: str) -> None:
@@ -545,8 +560,8 @@ def test_what_may_not_be_named_is_not_hidden(regime: str, language: str, said: s
         reasons = {**REASONS, "protected_share": share, "reasons": [{**REASONS["reasons"][0], "share": 0.2}]}
         letter = " ".join(written(language, regime, reasons=reasons).split())
         assert (said in letter) is stated
-        limits = "of what this letter names" if language == "en" else "von dem, was dieses schreiben nennt"
-        assert regime == "us" or (limits in letter.lower()) is stated
+        limits = {"de": "Von dem, was dieses Schreiben nennt", "us": "of those that this letter names"}
+        assert (limits.get(regime if regime == "us" else language, "Of what this letter names") in letter) is stated
 
 
 @pytest.mark.parametrize(("language", "said"), [("en", "not unusual among them"), ("de", "nicht unüblich")])
@@ -775,9 +790,80 @@ def test_what_is_promised_alike_of_several_ways_is_said_once(language: str, said
 
 
 @pytest.mark.parametrize(("language", "said"), [("en", "at least one of these 2 ways"), ("de", "einen dieser 2 Wege")])
-def test_a_letter_does_not_say_that_at_least_none_accept_all_ways(language: str, said: str) -> None:
-    future = way(share=1.0)["validity"]["future"] | {"any_interval": [0.9, 1.0]}
-    for least in (0.8, 0.004):
-        plan = {"validity": {"future": future | {"all_interval": [least, 1.0]}}}
+def test_a_letter_promises_of_several_ways_only_what_most_versions_accept(language: str, said: str) -> None:
+    future = way(share=1.0)["validity"]["future"] | {"all_interval": [0.0, 1.0]}
+    for least in (0.8, 0.4):
+        plan = {"validity": {"future": future | {"any_interval": [least, 1.0]}}}
         ways = [way(1, amount=15700, share=1.0), way(2, guarantor=True, share=1.0)]
-        assert (said in " ".join(written(language, counterfactuals=ways, plan=plan).split())) is (least > 0.01)
+        assert (said in " ".join(written(language, counterfactuals=ways, plan=plan).split())) is (least > 0.5)
+
+
+@pytest.mark.parametrize(
+    ("language", "may_refuse", "sure"),
+    [
+        ("en", "Do not count on this way with a new model: even if future applicants are like today's, we are sure of "
+               "no more than 9 in 100", "“sure” mean that we are 95% sure"),
+        ("de", "Rechnen Sie bei einem neuen Modell nicht mit diesem Weg: Auch wenn künftige Antragsteller so sind wie "
+               "die heutigen, ist er nur bei 9 von 100", "„sicher“ heißen: mit 95 % Sicherheit"),
+    ],
+)  # fmt: skip
+def test_a_lower_end_below_half_is_no_promise(language: str, may_refuse: str, sure: str) -> None:
+    one = way(amount=15700, share=0.4)
+    one["validity"]["future"]["interval"] = [0.093, 0.704]
+    letter = " ".join(written(language, counterfactuals=[one]).split())
+    assert may_refuse in letter
+    assert letter.count(sure) == 1
+    assert sure not in " ".join(written(language, counterfactuals=[way(amount=15700)]).split()), "promises nothing"
+
+
+@pytest.mark.parametrize(("language", "regime"), REGIMES)
+def test_an_offer_of_less_than_the_stated_share_is_left_out(
+    language: str, regime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms = (replace(FEATURES[0], terms=True, better=Better.MORE), *FEATURES[1:])
+    monkeypatch.setitem(notice.__globals__, "FEATURES", terms)
+    templates = Templates.read(regime, None, language)
+    for amount, stated in ((8320, True), (8300, False)):  # 40 % of 20,800 is 8,320
+        offer = {"terms": {"amount": amount}, "applicant": APPLICANT | {"amount": amount}}
+        told = notice(templates, language, states_offer=True, offer=offer)
+        assert (bool(told.offer), told.offer_too_small) == (stated, not stated)
+        assert (("Other terms" if language == "en" else "Andere Bedingungen") in templates.text(told)) is stated
+
+
+@pytest.mark.parametrize(("language", "regime"), REGIMES)
+def test_a_letter_says_which_application_it_is_about(
+    language: str, regime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(notice.__globals__, "FEATURES", (replace(FEATURES[0], terms=True), *FEATURES[1:]))
+    said = {"en": ("Application of 1 March 2026", "Loan amount: 20,800 EUR"),
+            "de": ("Antrag vom 1. März 2026", "Kreditbetrag: 20.800 EUR")}  # fmt: skip
+    on, amount = said[language]
+    letter = " ".join(written(language, regime, applied_on=date(2026, 3, 1)).split())
+    assert f"{on}; {amount} " in letter
+    assert on not in written(language, regime)
+    assert amount in " ".join(written(language, regime).split())
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("en", "in whole or in part on this database: Bureau, 0800 1. It reported about you: Late payments: no record; "
+               "Housing not stated."),
+        ("de", "ganz oder teilweise auf dieser Datenbank: Bureau, 0800 1. Sie hat über Sie gemeldet: Verspätungen: "
+               "keine Angaben; Wohnen: keine Angabe."),
+    ],
+)  # fmt: skip
+def test_a_letter_of_the_union_says_what_a_database_reported(language: str, said: str) -> None:
+    assert said in " ".join(written(language, "eu", reported=("late", "housing")).split())
+    assert said not in " ".join(written(language, "eu").split())
+    yes = {"factual": {"probability": 0.9, "score": 1.0, "favourable": True}, "counterfactuals": [], "reasons": None}
+    assert said not in " ".join(written(language, "eu", reported=("late", "housing"), **yes).split())
+
+
+def test_a_reason_against_the_stated_direction_is_compared_without_being_called_too_low() -> None:
+    """Owing less than is usual counts against someone whose income is low."""
+    debts = replace(FEATURES[0], change=Change.DECREASE)
+    facts = facts_about([reason("amount", 23000.0) | {"direction": "too_low"}], (debts,))
+    templates = Templates.read("general", None, "en")
+    (said,) = notice_of(facts, templates.languages["en"], "general", LENDER).reasons
+    assert (said.text, said.usual) == ("Loan amount: 20,800 EUR", "23,000 EUR")

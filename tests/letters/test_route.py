@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +175,59 @@ def test_the_page_prints_on_one_sheet(browser: Any, demo: Any, monkeypatch: pyte
         assert counted == dict.fromkeys(counted, 1)
     finally:
         page.close()
+
+
+def test_a_letter_is_addressed_and_dated_before_it_is_sent(client: httpx.Client, address: str) -> None:
+    lines = {"addressee": ["Ms Ada Example", "1 Example Street"], "applied_on": "2026-03-01"}
+    notice = client.get(address, params=lines).json()
+    assert (notice["addressee"], notice["applied_on"]) == (lines["addressee"], "1 March 2026")
+    text = client.get(address, params={**lines, "format": "text"}).text
+    assert "Ms Ada Example\n1 Example Street\n" in text
+    assert "Application of 1 March 2026" in text
+    sent = client.post(address, json={"channel": "post", **lines}).json()
+    assert sent["text"] == text
+    assert client.get(address, params={"addressee": ["x"] * 9}).status_code == 422
+    assert client.get(address, params={"applied_on": "soon"}).status_code == 422
+
+
+@pytest.mark.parametrize(("listed", "complete"), [(True, False), (["income"], True), (False, True)])
+def test_a_letter_of_the_union_needs_what_the_database_reported(
+    client: httpx.Client, running: Any, address: str, monkeypatch: pytest.MonkeyPatch, listed: Any, complete: bool
+) -> None:
+    """Article 19(6) of Directive (EU) 2023/2225: the result, the database, the categories of data."""
+    notices = running.service.notices
+    monkeypatch.setattr(notices, "_lender", LENDER)
+    monkeypatch.setattr(notices, "templates", Templates.read("eu", None, "en"))
+    model = running.service.models.find("loan@1")
+    model = replace(model, manifest=model.manifest.model_copy(update={"consumer_report": listed}))
+    monkeypatch.setattr(notices._models, "find", lambda *_args, **_options: model)
+    answer = client.get(f"{address}?format=text")
+    assert (answer.status_code == 200) is complete, answer.text
+    assert ("It reported about you: " in answer.text) is isinstance(listed, list)
+    if not complete:
+        assert "consumer_report in model.yaml" in problem(answer, 409, "notice-incomplete")["detail"]
+        draft = client.get(f"{address}?format=text&draft=true").text
+        assert "consumer_report in model.yaml" in " ".join(draft.split())
+
+
+@pytest.mark.parametrize(("regime", "status"), [("us", 409), ("general", 200)])
+def test_no_letter_of_the_united_states_hides_a_principal_reason(
+    client: httpx.Client, running: Any, monkeypatch: pytest.MonkeyPatch, regime: str, status: int
+) -> None:
+    """Comment 9(b)(2)-4 of Regulation B: "no factor that was a principal reason may be excluded"."""
+    notices = running.service.notices
+    monkeypatch.setattr(notices, "_lender", LENDER)
+    monkeypatch.setattr(notices, "templates", Templates.read(regime, None, "en"))
+    address = f"/recourse/{_given(running.url, reasons=True)}/notice"
+
+    async def hidden(recourse_id: str) -> Any:
+        answer, request = await type(notices._given).asked(notices._given, recourse_id)
+        return {**answer, "reasons": {**answer["reasons"], "protected_share": 0.9}}, request
+
+    monkeypatch.setattr(notices._given, "asked", hidden)
+    answer = client.get(f"{address}?format=text")
+    assert answer.status_code == status, answer.text
+    draft = " ".join(client.get(f"{address}?format=text&draft=true").text.split())
+    assert ("features that no letter names made up 90% of them" in draft) is (status == 409)
+    if status == 409:
+        assert "every principal reason" in problem(answer, 409, "notice-incomplete")["detail"]

@@ -50,6 +50,6 @@ def test_faults_of_a_file_that_is_extended_name_that_file() -> None:
         Template(files, "a.txt", NAMES)
 
 
-def test_what_a_letter_states_of_the_lender_is_known_by_reading_it() -> None:
+def test_what_a_letter_states_is_known_by_reading_it() -> None:
     files = {"a.txt": "{% extends 'b.txt' %}{% block x %}{{ lender.flag }}{% endblock %}", "b.txt": "{{ lender.name }}"}
-    assert Template(files, "a.txt", NAMES).used == {"flag", "name"}
+    assert Template(files, "a.txt", NAMES).used == {"lender", "flag", "name"}

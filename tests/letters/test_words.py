@@ -24,7 +24,7 @@ def missing(
     reason = {"feature": feature.name, "code": None, "value": value, "reference": value, "direction": None}
     facts = Facts(
         answer=answered(counterfactuals=[]), question={}, applicant={feature.name: value}, features=(feature,),
-        title=title, titles=titles, threshold=None,
+        title=title, titles=titles, reported=(), threshold=None,
         reasons={"reasons": [reason], "against": {"kind": "everyone", "records": 9}},
     )  # fmt: skip
     spoken = templates.languages[language]

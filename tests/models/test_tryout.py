@@ -261,16 +261,22 @@ def test_a_reason_against_the_stated_direction_is_a_finding_about_the_model(
     assert not any("lowered the score for being" in one for one in tried(model, settings).findings)
 
 
-def test_a_family_named_as_a_reason_is_a_finding() -> None:
-    space = FeatureSpace([Feature(name="dependents", type=FeatureType.INTEGER, min=0, max=9, change=Change.NONE,
+@pytest.mark.parametrize(
+    ("name", "line", "law"),
+    [("dependents", "reason: {named: false}", False), ("religion", "protected: true", False),
+     ("age", "protected: true", True)],
+)  # fmt: skip
+def test_a_private_matter_named_as_a_reason_is_a_finding(name: str, line: str, law: bool) -> None:
+    space = FeatureSpace([Feature(name=name, type=FeatureType.INTEGER, min=0, max=9, change=Change.NONE,
                                   center=4.0, scale=3.0)])  # fmt: skip
     rows = np.arange(10.0)[:, None]
     reference = Reference(space=space, rows_raw=rows, scores=5.0 - rows[:, 0], largest_distance=3.0)
     one = Asked(record=9, before={}, after=None, changes=(), detail="", moved={}, elapsed_s=0.0,
-                reasons=(("dependents", "too_high"),))  # fmt: skip
-    assert any(
-        "dependents is named as a reason" in said and "named: false" in said for said in oddities(reference, [one])
-    )
+                reasons=((name, "too_high"),))  # fmt: skip
+    (said,) = (said for said in oddities(reference, [one]) if "named as a reason" in said)
+    assert f"In 1 of 1 refusals {name} is" in said
+    assert f"{line} keeps it out of reasons, except in letters of the regime us" in said
+    assert ("never against people of 62 or more (12 CFR 1002.6(b)(2))" in said) is law
 
 
 @pytest.mark.parametrize("follows", [True, False])

@@ -48,6 +48,9 @@ def test_where_nothing_can_be_promised_no_share_is() -> None:
     assert promise_text(future(low=0.011, high=0.3)) == (
         "Even if applicants stay as they are, at most 30 in 100 retrained models accept this."
     )
+    assert promise_text(future(low=0.098, high=0.702, stressed=stressed(None))) == (
+        "Even if applicants stay as they are, count on no more than 9 in 100 retrained models to accept this."
+    )
     assert promise_text(future(low=0.004, high=0.9)) == (
         "Even if applicants stay as they are, how many retrained models accept this is not known."
     )

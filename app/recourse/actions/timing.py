@@ -30,10 +30,9 @@ class Timing(InputPart):
     """How much time the person has."""
 
     horizon_months: Annotated[float, Interval(gt=0, le=1200)] | None = None
-    """How many months the applicant has; as long as the answer is valid when absent. No answer takes longer, where the
-    model says how long changes take."""
+    """How many months the applicant has; as long as the answer is valid when absent. No answer takes longer."""
     sequential: bool = False
-    """Whether the applicant makes one change after another, so that their times add up."""
+    """Whether changes follow one another, so that their times add up."""
 
 
 def distance_within(feature: Feature, months: float) -> float:

@@ -44,7 +44,7 @@ class Wishes(InputPart):
     exclude: Exclude = field(default_factory=Exclude)
     """What is not proposed."""
     must_include: tuple[Wanted, ...] = ()
-    """What the applicant will do anyway: features that change, by name, or with the value that they change to."""
+    """What the applicant will do anyway: features, by name or with the value that they change to."""
 
     def __bool__(self) -> bool:
         return bool(self.must_include or self.exclude.features or self.exclude.changes or self.exclude.sets)
