@@ -253,7 +253,7 @@ class BodyLimit:
     Parameters
     ----------
     max_bytes : most bytes of one body
-    larger : by path and media type, most bytes of one body where this differs from `max_bytes`
+    larger : by the end of a path and the media type, most bytes of one body where this differs from `max_bytes`
     all_bytes : most bytes of the bodies of all requests in progress, added up
     """
 
@@ -273,7 +273,7 @@ class BodyLimit:
             return
         headers = Headers(scope=scope)
         declared = _declared_size(scope)
-        max_bytes = self.larger.get((scope["path"], media_type(headers)), self.max_bytes)
+        max_bytes = self.larger.get((f"/{scope['path'].rpartition('/')[2]}", media_type(headers)), self.max_bytes)
         received, brought, left_s = 0, 0, BODY_S
         more = declared != 0
 

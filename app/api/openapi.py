@@ -16,6 +16,7 @@ from starlette.types import Lifespan
 from app import __version__
 from app.api import errors
 from app.api.all_faults import further_faults
+from app.api.many_rows import limits
 from app.api.middleware import BodyLimit, EarlyAnswers, HeadLimit, HeadRequests, RequestContext
 from app.api.problem import Problem
 from app.api.routes import docs, health, metrics, problems, root, workbench
@@ -28,6 +29,7 @@ from app.letters import route as notice
 from app.metrics import Metrics
 from app.models import route as models
 from app.portfolio import route as comparisons
+from app.portfolio.report_schema import ReportRequest
 from app.questions import batch_route as batch
 from app.questions import kserve_route as kserve
 from app.questions import methods_route as methods
@@ -104,7 +106,7 @@ def _api(service: Service | None, lifespan: Lifespan[FastAPI] | None, modules: S
     app.add_middleware(
         BodyLimit,
         max_bytes=settings.max_body_bytes,
-        larger=batch.limits(settings.max_batch_bytes),
+        larger=limits(settings.max_batch_bytes),
         all_bytes=settings.max_bodies_bytes,
     )
     if settings.cors_origins:
@@ -148,7 +150,7 @@ def _description(app: FastAPI) -> dict[str, Any]:
             title=app.title, version=app.version, description=app.description, routes=app.routes, servers=[SERVER]
         )
         # What no route declares as its own type: problems, and the body that comes in two forms.
-        for model in (Problem, BatchRequest, BatchRow, BatchProblem):
+        for model in (Problem, BatchRequest, BatchRow, BatchProblem, ReportRequest):
             schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
             description["components"]["schemas"] |= {**schema.pop("$defs", {}), model.__name__: schema}
         description["components"]["securitySchemes"] = SECURITY_SCHEMES
@@ -233,8 +235,13 @@ def _share_parameters(operations: Operations) -> dict[str, Any]:
 
 
 def _shorten(part: Any) -> None:
-    """Leave out titles, which the framework makes of names; a plain type that may be null is a list of two types."""
+    """Leave out defaults of null, and titles, which the framework makes of names.
+
+    A plain type that may be null becomes a list of two types.
+    """
     if isinstance(part, dict):
+        if part.get("default", ...) is None:
+            del part["default"]
         named = (*part.get("properties", {}).values(), *part.get("schemas", {}).values())
         for schema in (*named, part.get("schema"), part.get("items")):
             if isinstance(schema, dict) and isinstance(schema.get("title"), str):

@@ -14,7 +14,7 @@ from typing import IO, Any, TypeVar
 
 from app.errors import BodyTooLarge, Fault, InvalidRequest
 from app.questions.answers import Json
-from app.questions.batch_schema import to_row
+from app.questions.batch_schema import BatchRow, to_row
 from app.recourse.features import DecimalMark, Feature, escape, lines_and_delimiter, read_cell
 
 UNNAMED = "(without a heading)"
@@ -110,11 +110,16 @@ class Reader:
     Parameters
     ----------
     mark : decimal mark of the table
+    row : what a row is validated as
+    groups : columns that become the `groups` of a row, which must know these
     """
 
-    def __init__(self, features: Iterable[Feature], mark: str = ".") -> None:
+    def __init__(
+        self, features: Iterable[Feature], mark: str = ".", row: type[BatchRow] = BatchRow, groups: Sequence[str] = ()
+    ) -> None:
         self._features = {feature.name: feature for feature in features}
         self._mark = mark
+        self._row, self._groups = row, groups
 
     def row(self, record: Json) -> Json:
         """The row of a batch for a record.
@@ -127,7 +132,10 @@ class Reader:
         cells = {name: value for name, value in cells.items() if name in known and (value is not None or name in kept)}
         reference = None if "reference" in self._features else cells.pop("reference", None)
         applicant = {name: self._value(name, value) for name, value in cells.items()}
-        return to_row({"applicant": applicant, "reference": None if reference is None else str(reference)})
+        sent = {"applicant": applicant, "reference": None if reference is None else str(reference)}
+        if self._groups:
+            sent["groups"] = {name: str(record[name]) for name in self._groups if record.get(name) not in (None, "")}
+        return to_row(sent, self._row)
 
     def _value(self, name: str, value: Any) -> Any:
         """A text, or what a table of a database has, as a value of the feature; others stay, and are refused later."""
@@ -168,13 +176,17 @@ class CsvTable:
 
     Raises
     ------
-    InvalidRequest : the file is not such a table, has too many columns, or lacks a column that the model needs
+    InvalidRequest : the file is not such a table, has too many columns, or lacks one that the model or a group needs
     """
 
-    def __init__(self, file: IO[bytes], features: Iterable[Feature], most_rows: int = sys.maxsize) -> None:
+    def __init__(
+        self, file: IO[bytes], features: Iterable[Feature], most_rows: int = sys.maxsize, *,
+        row: type[BatchRow] = BatchRow, groups: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self._most_lines = min(most_rows, sys.maxsize - 2) + 2  # the heading, and one that is too many
         self._text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         self._features = tuple(features)
+        self._row, self._groups = row, groups
         self._require(next(self._read().lines, None))
         try:
             self.count, self._mark = count_and_mark(self._read(), self._features)
@@ -186,7 +198,8 @@ class CsvTable:
 
         There are at most `most_rows` + 1 of them, so that the caller can see that there are too many.
         """
-        return map(Reader(self._features, self._mark).row, table_records(self._read().lines))
+        reader = Reader(self._features, self._mark, self._row, self._groups)
+        return map(reader.row, table_records(self._read().lines))
 
     def _read(self) -> Cells:
         self._text.seek(0)
@@ -207,6 +220,8 @@ class CsvTable:
             missing = _missing(columns or [], self._features)
             faults = [Fault(f"/applicant/{escape(name)}", "is missing") for name in missing]
             raise InvalidRequest(f"The table {fault}", faults=faults)
+        if absent := [name for name in self._groups if name not in (columns or [])]:
+            raise InvalidRequest(f"The table has no column of this name to group by: {', '.join(absent)}.")
 
 
 def as_texts(cells: Json) -> Json:

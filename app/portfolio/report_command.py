@@ -57,9 +57,10 @@ def report(
 
 def _by(text: str) -> "Json":
     """What one `--by` means."""
-    feature, _, edges = text.partition(":")
+    from app.portfolio.report_schema import by_of
+
     try:
-        return {"feature": feature} | ({"edges": [float(edge) for edge in edges.split(",")]} if edges else {})
+        return by_of(text)
     except ValueError:
         raise CommandError(f"--by {text}: edges are numbers with commas between, as in age:25,35,50.") from None
 

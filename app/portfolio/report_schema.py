@@ -1,20 +1,19 @@
 """A report, and its answer."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from app.api.bodies import validated
 from app.api.described import Described, describe
 from app.api.strict import FEW, NUMBER, Moment, Sent, Strict, with_fields_of
-from app.errors import InvalidRequest
 from app.jobs.lines import SEEDS
 from app.jobs.schema import JobAnswer
 from app.portfolio import report
 from app.portfolio.schema import ReferenceSource
 from app.questions.answers import Json
-from app.questions.batch_schema import AsRow, BatchRow, refused_row
+from app.questions.batch_schema import AsRow, BatchRow, to_row
 from app.questions.question import Question
 from app.questions.schema import OptionalCost, OptionalMethod, by_method
 from app.recourse.actions.constraints import Constraints
@@ -98,11 +97,9 @@ class Ways(Strict):
 
 
 @with_fields_of(Timing)
-class ReportRequest(Strict):
-    """Whom to report on, and what is asked about each."""
+class ReportCommon(Strict):
+    """What is asked about each record of a report."""
 
-    source: Annotated[ReferenceSource | GroupedSource | LedgerSource, Field(discriminator="kind")] | None = None
-    """Whom to ask about; the reference records of the version when absent."""
     method: OptionalMethod
     """The method and its parameters; `robust_mpm` with its defaults when absent."""
     constraints: Annotated[Constraints, Sent()] = Field(default_factory=Constraints)
@@ -124,9 +121,22 @@ class ReportRequest(Strict):
         """The question that is asked about each applicant; the applicant's record is not yet in it."""
         return by_method(self)
 
+    def figures(self) -> Json:
+        """The `parts`, `groups` and `ways` of the request as plain data."""
+        return {"parts": list(self.parts), **self.model_dump(include={"groups", "ways"})}
+
+
+class ReportRequest(ReportCommon):
+    """Whom to report on, and what is asked about each."""
+
+    source: Annotated[ReferenceSource | GroupedSource | LedgerSource, Field(discriminator="kind")] | None = None
+    """Whom to ask about; the reference records of the version when absent."""
+
     def rows(self) -> list[Json] | None:
         """The records of the request as rows of a job; None if the request names another source."""
-        return [_to_row(one) for one in self.source.records] if isinstance(self.source, GroupedSource) else None
+        if not isinstance(self.source, GroupedSource):
+            return None
+        return [to_row(one, GroupedRow) for one in self.source.records]
 
     def period(self) -> tuple[datetime | None, datetime | None] | None:
         """Start and end of the period of a ledger source; None if the request names another source.
@@ -135,17 +145,18 @@ class ReportRequest(Strict):
         """
         return (self.source.since, self.source.until) if isinstance(self.source, LedgerSource) else None
 
-    def figures(self) -> Json:
-        """The `parts`, `groups` and `ways` of the request as plain data."""
-        return {"parts": list(self.parts), **self.model_dump(include={"groups", "ways"})}
 
+def by_of(text: str, features: Collection[str] | None = None) -> Json:
+    """What groups are made of, for a text such as `sex` or `age:25,35,50`; raises `ValueError` for other edges.
 
-def _to_row(value: Any) -> Json:
-    try:
-        found: Json = validated(GroupedRow, value).model_dump()
-    except InvalidRequest as error:
-        return refused_row(value, error)
-    return found
+    Parameters
+    ----------
+    features : names of features, any other of which is a column; None where there are no columns
+    """
+    name, _, edges = text.partition(":")
+    if edges:
+        return {"feature": name, "edges": [float(edge) for edge in edges.split(",")]}
+    return {"feature" if features is None or name in features else "column": name}
 
 
 class ReportList(Described):

@@ -1,7 +1,7 @@
 """Reports of the recourse of everybody whom a version refuses, as jobs; their digests are in the ledger."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 
@@ -39,7 +39,7 @@ class Reports:
         self._ledger = ledger
 
     async def start(
-        self, model: str, question: Question, rows: Sequence[Json] | None, period: Period | None,
+        self, model: str, question: Question, rows: Iterable[Json] | None, period: Period | None,
         figures: Json,
     ) -> Job:  # fmt: skip
         """Start a job that reports on `rows`, on people who asked in a `period`, or on a version's reference records.

@@ -1,25 +1,36 @@
 """POST /models/{id}/comparisons and /reports: what a new version changes, and who has recourse; always jobs."""
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Path
+from fastapi import APIRouter, Body, Path, Query, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from app import errors
 from app.api import paging
+from app.api.bodies import CSV, JSON, NDJSON, validated
 from app.api.deps import ModelId, ModelName, ServiceDep
 from app.api.error_docs import BODY, JOB, refusals
 from app.api.job_responses import ACCEPTED, answer_later, described
+from app.api.many_rows import OF_TABLES, ManyRows, refuse_many
 from app.api.page_form import Accept, PageForm, wants_page
 from app.api.paging import Cursor, Limit
 from app.api.prefer import PreferDep
 from app.api.strict_route import guarded
-from app.errors import BodyTooLarge
+from app.errors import InvalidRequest
 from app.jobs.job import JOB_ID
 from app.keys.scopes import Scope
 from app.letters.markup import policy_of
 from app.portfolio.report_page import page
-from app.portfolio.report_schema import REPORT_EXAMPLES, ReportAnswer, ReportList, ReportRequest
+from app.portfolio.report_schema import (
+    REPORT_EXAMPLES,
+    GroupedRow,
+    ReportAnswer,
+    ReportCommon,
+    ReportList,
+    ReportRequest,
+    by_of,
+)
 from app.portfolio.schema import COMPARISON_EXAMPLES, ComparisonAnswer, ComparisonRequest
 from app.questions.answers import Json
 from app.service import Service
@@ -58,7 +69,7 @@ async def compare(
     /jobs/{id}/results` has the figures or, as `application/x-ndjson`, a line for each record without values of
     features. Nothing is promised; the ledger has a digest of the figures. Records count against the key's budget.
     """
-    rows = _limited("comparison", request.rows(), service)
+    rows = _limited(request.rows(), service)
     versions = request.baseline, request.candidate
     job = await service.comparisons.start(model_id, *versions, request.question(), rows, request.fail_if)
     return await answer_later(job, prefer, service)
@@ -79,26 +90,53 @@ async def compare(
         errors.NoRowAnswered,
         errors.LedgerUnavailable,
     ),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                JSON: {"schema": {"$ref": "#/components/schemas/ReportRequest"}, "examples": REPORT_EXAMPLES},
+                NDJSON: {"schema": {"type": "string"}},
+                CSV: {"schema": {"type": "string"}},
+            },
+        }
+    },
 )
 async def report(
     name: ModelName,
-    request: Annotated[ReportRequest, Body(openapi_examples=REPORT_EXAMPLES)],
+    request: Request,
     service: ServiceDep,
     prefer: PreferDep,
+    by: Annotated[list[str] | None, Query(description=f"{OF_TABLES} a feature, `age:25,40` or column.")] = None,
+    seed: Annotated[int | None, Query(description=f"{OF_TABLES} `seed` of a JSON body.")] = None,
 ) -> Response:
     """Start a job that reports who of the refused has recourse, at what cost, who has none, and what stands in the way.
 
-    With `groups`, also for whom it is harder. Results are read as those of a comparison.
+    With `groups`, also for whom it is harder. Results are read as those of a comparison. Many records follow a request
+    without `source` as lines of `application/x-ndjson`, or are a table.
     """
-    rows = _limited("report", request.rows(), service)
-    job = await service.reports.start(name, request.question(), rows, request.period(), request.figures())
+
+    def whole(value: Any) -> tuple[ReportCommon, Iterable[Json] | None]:
+        asked = validated(ReportRequest, value)
+        return asked, _limited(asked.rows(), service)
+
+    schema = service.models.find(name, include_inactive=True).space.schema
+    many = ManyRows(
+        whole=whole, common=ReportCommon, row=GroupedRow, features=lambda _: schema,
+        groups=lambda asked: [one.column for one in asked.groups.by if one.column is not None],
+    )  # fmt: skip
+    try:
+        groups = {"by": [by_of(text, [feature.name for feature in schema]) for text in by or ()]}
+    except ValueError:
+        raise InvalidRequest("Edges in `by` must be numbers with commas between, as in age:25,40.") from None
+    async with many.read(request, {"seed": seed, "groups": groups}, service.settings.max_batch_rows) as (asked, rows):
+        period = asked.period() if isinstance(asked, ReportRequest) else None
+        job = await service.reports.start(name, asked.question(), rows, period, asked.figures())
     return await answer_later(job, prefer, service)
 
 
-def _limited(what: str, rows: list[Json] | None, service: Service) -> list[Json] | None:
-    most = service.settings.max_batch_rows
-    if rows is not None and len(rows) > most:
-        raise BodyTooLarge(f"A {what} must not have more than {most:,} records.")
+def _limited(rows: list[Json] | None, service: Service) -> list[Json] | None:
+    if rows is not None:
+        refuse_many(len(rows), service.settings.max_batch_rows)
     return rows
 
 

@@ -69,18 +69,18 @@ class BatchProblem(Problem):
     """Of the applicant."""
 
 
-def line_to_row(line: bytes) -> Json:
+def line_to_row(line: bytes, schema: type[BatchRow] = BatchRow) -> Json:
     """The row of a batch for one line of JSON; if the line is invalid, the row holds the error."""
     try:
-        return to_row(read_json(line))
+        return to_row(read_json(line), schema)
     except InvalidRequest as error:
         return refused_row({}, error)
 
 
-def to_row(value: Any) -> Json:
+def to_row(value: Any, schema: type[BatchRow] = BatchRow) -> Json:
     """The row of a batch for one applicant; if the applicant is invalid, the row holds the error."""
     try:
-        return validated(BatchRow, value).model_dump()
+        return validated(schema, value).model_dump()
     except InvalidRequest as error:
         return refused_row(value, error)
 

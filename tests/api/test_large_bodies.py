@@ -12,9 +12,10 @@ import httpx
 import pytest
 
 from app.api.bodies import LONGEST_LINE, MOST_VALUES, READ_AT_ONCE, read_json
+from app.api.many_rows import LARGEST_WHOLE
 from app.api.middleware import BodyLimit
 from app.errors import BodyTooLarge, InvalidRequest, Overloaded
-from app.questions.batch_route import LARGEST_WHOLE, PATH
+from app.questions.batch_route import PATH
 from tests.api.asking import APPLICANT, problem, question
 
 JSON = {"content-type": "application/json"}

@@ -1,6 +1,8 @@
 """A report: every figure recomputed from all legal records of each person; through the child and through a server."""
 
+import csv
 import hashlib
+import io
 import itertools
 import json
 from collections import Counter
@@ -9,10 +11,11 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
-from app.api.bodies import validated
+from app.api.bodies import NDJSON, validated
 from app.jobs import kinds
 from app.ledger.ledger import FILE, Ledger
 from app.models import tasks
@@ -304,6 +307,66 @@ def test_a_server_reports_as_the_child_does(start: Start, loans: Path, applicant
     found = problem(server.client.post("/models/loan/reports", content=many, headers=headers), 413, "body-too-large")
     assert len(many) > 1_000_000
     assert "recourse report" in found["detail"]
+
+
+@on_sqlite
+def test_lines_and_tables_are_reported_on_as_records_of_a_json_body(start: Start, loans: Path) -> None:
+    server = start(RECOURSE_MODELS_STORE=str(loans)).ready()
+    until(lambda: server.client.get("/jobs").status_code == 200)
+    records = [
+        {"applicant": one, "reference": str(i), "groups": {"branch": "north" if i % 3 else "south"} if i % 10 else {}}
+        for i, one in enumerate(loan_records(80, seed=6))
+    ]
+    common = {"seed": 5, "groups": {"by": [{"feature": "age", "edges": [40]}, {"column": "branch"}]}}
+    whole = json.dumps({**common, "source": {"kind": "records", "records": records}})
+    names = [*records[0]["applicant"], "reference", "branch", "name"]
+    table = io.StringIO()
+    writer = csv.DictWriter(table, names)
+    writer.writeheader()
+    for one in records:
+        writer.writerow({**one["applicant"], "reference": one["reference"], "name": "Ann", **one["groups"]})
+    lines = [json.dumps(one) for one in (common, *records)]
+
+    def sent(content: str, kind: str, query: str = "") -> httpx.Response:
+        address = f"/models/loan@2/reports{query}"
+        return server.client.post(address, content=content, headers={"Content-Type": kind})
+
+    by = "?seed=5&by=age:40&by=branch"
+    results = []
+    for response in (
+        sent(whole, "application/json"), sent("\n".join(lines), NDJSON), sent(table.getvalue(), "text/csv", by),
+    ):  # fmt: skip
+        assert response.status_code == 202, response.text
+        address = response.headers["location"]
+        assert server.ended(address)["status"] == "succeeded"
+        results.append(server.client.get(f"{address}/results").content)
+    assert results[0] == results[1] == results[2]
+    branches = json.loads(results[0])["groups"][1]
+    assert {row["group"] for row in branches["rows"]} | set(branches["suppressed"]) == {"north", "south"}
+
+    # A bad line fails alone; a body of lines may be larger than a JSON text.
+    many = "\n".join([lines[0], "{", *(lines[1:] * 80)])
+    assert len(many) > 1_000_000
+    response = sent(many, NDJSON)
+    assert response.status_code == 202, response.text
+    assert response.json()["progress"]["total"] == 1 + 80 * len(records)
+    server.client.delete(response.headers["location"])
+
+    for content, kind, query, word in (
+        (whole, "application/json", by, "Query parameters"),
+        (lines[0], NDJSON, "", "first line"),
+        ("\n".join([whole, lines[1]]), NDJSON, "", "source"),
+        ("\n".join(lines[1:]), NDJSON, "", "applicant"),
+        (table.getvalue(), "text/csv", "?by=wealth", "wealth"),
+        (table.getvalue(), "text/csv", "?by=age:old", "Edges"),
+        (table.getvalue(), "text/csv", "?by=wealth:3", "must be one of"),
+        (table.getvalue(), "text/csv", "?seed=-1", "seed"),
+        (table.getvalue().partition("\n")[0], "text/csv", by, "headings"),
+        (table.getvalue().replace("income", "wage"), "text/csv", by, "income"),
+    ):
+        assert word in sent(content, kind, query).text
+        problem(sent(content, kind, query), 422, "invalid-request")
+    problem(sent(whole, "text/plain"), 415, "unsupported-media-type")
 
 
 @on_sqlite
