@@ -332,6 +332,10 @@ def test_a_letter_is_written_from_the_ledger(
     assert letter.startswith("Northbank\n1 High Street\nLondon\n\n1 January 2026\nReference: case 1, " + promised)
     assert "too high" in letter  # a reason that the answer does not state
     assert run("notice", promised, **lender).stdout == letter
+    about = ("--addressee", "Ada Example; 1 Street", "--applied-on", "2026-03-01")
+    addressed = run("notice", promised, *about, **lender).stdout
+    assert "Ada Example\n1 Street\n" in addressed
+    assert "Application of 1 March 2026" in addressed
     assert "words.de of" in refused(run("notice", promised, "--lang", "de", **lender)), "the model speaks English"
     assert run("notice", promised, "--lang", "de", "--draft", "--format", "html", **lender).stdout.startswith(
         '<!doctype html>\n<html lang="de"'

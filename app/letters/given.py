@@ -24,7 +24,7 @@ from app.settings import Settings
 ALL_REASONS = ("us",)
 """Regimes whose letters leave out no principal reason: comment 9(b)(2)-4 of Regulation B."""
 
-UNNAMED = "The letter has to name every principal reason, and features that no letter names made up {} of them"
+UNNAMED = "every principal reason (features that no letter names made up {} of them)"
 
 REPORTED = "consumer_report in model.yaml, the list of features that the bureau reports"
 
@@ -96,10 +96,10 @@ def notice_about(
     manifest, template = model.manifest, templates.letters[language]
     if not manifest.consumer_report:
         lender = replace(lender, bureau=("none",))
-    listed = () if isinstance(manifest.consumer_report, bool) else manifest.consumer_report
-    reported = listed if "reported" in template.used and lender.bureau != ("none",) else ()
+    reports = "reported" in template.used and lender.bureau != ("none",)
+    reported = () if isinstance(manifest.consumer_report, bool) or not reports else manifest.consumer_report
     missing = unset = template.missing(lender)
-    if "reported" in template.used and lender.bureau != ("none",) and not listed:
+    if reports and not reported:
         missing += (REPORTED,)
     if missing and not draft:
         raise NoticeIncomplete(f"The letter has to state what is not set: {', '.join(missing)}.")
@@ -126,7 +126,7 @@ def notice_about(
     )
     if notice.unnamed and templates.regime in ALL_REASONS:
         if not draft:
-            raise NoticeIncomplete(f"{UNNAMED.format(notice.unnamed)}.")
+            raise NoticeIncomplete(f"The letter has to state {UNNAMED.format(notice.unnamed)}.")
         missing += (UNNAMED.format(notice.unnamed),)
     words = missing_words(facts, notice, spoken, templates.default)
     if words and not draft:

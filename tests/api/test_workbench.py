@@ -1032,6 +1032,26 @@ def test_axe_finds_nothing(workbench: Open, scheme: str) -> None:
 
 
 @pytest.mark.slow
+def test_the_curve_fills_its_place_though_the_window_changed_while_it_was_hidden(workbench: Open) -> None:
+    """What is hidden has no width to draw in."""
+    page = workbench()
+    page.wait_for_selector("#example:enabled")
+    ask(page)
+    page.click("#draw")
+    page.wait_for_selector("#curve svg")
+    show(page, "Many applicants")
+    page.set_viewport_size({"width": 1100, "height": 700})
+    page.wait_for_timeout(400)  # the page draws again 200 ms after a change of size
+    show(page, "One applicant")
+    sizes = (
+        "() => { const at = document.querySelector('#curve svg'); return [at.viewBox.baseVal.width, at.clientWidth]; }"
+    )
+    drawn, wide = page.evaluate(sizes)
+    assert drawn > 280, "the narrowest drawing"
+    assert abs(drawn - wide) <= 2
+
+
+@pytest.mark.slow
 def test_axe_finds_nothing_in_the_promises(desk: Open) -> None:
     page = desk(prepare=with_calibration(CALIBRATION), bypass_csp=True, reduced_motion="reduce")
     show(page, "Cases")

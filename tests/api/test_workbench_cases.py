@@ -49,13 +49,16 @@ def test_a_letter_is_found_seen_and_recorded_as_sent_in_five_clicks(workbench: O
     assert violations(page) == []
     page.click("#case-body >> text=Letter")
     page.wait_for_function("() => document.querySelector('#letter-text').textContent.length > 100")
+    page.fill("#letter-applied", "2026-03-01")
+    page.get_by_text("Application of 1 March 2026").wait_for()
     page.fill("#letter-to", "Ms Ada Example\n\n 1 Street ")
     assert violations(page) == []
     page.click("#letter-record")
     page.wait_for_selector("#letter-said .note")
     assert page.evaluate("() => window.clicks") <= 4
     assert text(page, "#letter-said").startswith("Recorded as sent by post, ")
-    assert "Ms Ada Example 1 Street" in text(page, "#letter-text")
+    for said in ("Ms Ada Example 1 Street", "Application of 1 March 2026"):
+        assert said in text(page, "#letter-text")
     (letter,) = file_of(demo, recourse_id)["letters"]
     assert (letter["channel"], letter["addressee"]) == ("post", ["Ms Ada Example", "1 Street"])
     # What is printed is what was recorded.

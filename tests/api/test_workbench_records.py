@@ -171,7 +171,7 @@ def test_an_answer_says_what_follows_and_how_long_it_takes(page: Page) -> None:
     (way,) = answered.value.json()["counterfactuals"]
     page.wait_for_selector(".changes")
     assert text(page, "#answer-body h3") == "1 change to a yes"
-    assert "takes about 3 months" in text(page, ".changes")
+    assert "Takes about 3 months." in text(page, ".changes")
     assert text(page, ".path > p") == "By itself: In 3 months the time in the job is 33 months."
     assert text(page, ".follows") == f"Burden: from 0.4 to {way['applicant']['burden']:.4f}".rstrip("0")
     assert "It takes about 3 months." in text(page, "#answer-body")

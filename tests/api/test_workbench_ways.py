@@ -363,7 +363,7 @@ def test_a_stored_answer_brings_its_applicant_back(workbench: Open) -> None:
     with page.expect_response("**/recourse?*reference=*"):
         page.click("#find button")
     page.locator("#found tbody").get_by_text("brought back").first.click()
-    page.get_by_text("The applicant of this answer is in the form of One applicant now.").wait_for()
+    page.get_by_text("The data of this applicant are now in the form under One applicant.").wait_for()
     assert page.input_value("#f-amount") == str(first["body"]["applicant"]["amount"])
     assert page.locator("#case .card").count() == 3
     assert violations(page) == []

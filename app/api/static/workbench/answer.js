@@ -17,7 +17,7 @@ const reasonsPart = (reasons) =>
   h(
     "section.reasons",
     { "aria-labelledby": "reasons-title" },
-    h("h3", { id: "reasons-title" }, "Why the model says no"),
+    h("h4", { id: "reasons-title" }, "Why the model says no"),
     reasons.detail && h("p.hint", reasons.detail),
     reasons.reasons.length > 0 && h("ol", ...reasons.reasons.map(reasonItem)),
     reasons.against &&

@@ -76,7 +76,7 @@ async function handOn({ answer, request }) {
     $("case").dispatchEvent(new CustomEvent("applicant", { detail }));
   });
   const note = filled
-    ? ["The applicant of this answer is in the form of ", h("a", { href: "#one" }, "One applicant"), " now."]
+    ? ["The data of this applicant are now in the form under ", h("a", { href: "#one" }, "One applicant"), "."]
     : ["This version of the model is no longer in use, so the form stays as it is."];
   if ($("case-form")) fill("case-form", ...note);
 }
@@ -201,7 +201,8 @@ function offerChoices() {
 /** Show the letter as it would be sent; where settings are missing, a draft that names them. */
 export async function showLetter() {
   const language = $("letter-language").value;
-  const path = `recourse/${shown.id}/notice?lang=${language}&draft=true`;
+  const on = $("letter-applied").value;
+  const path = `recourse/${shown.id}/notice?lang=${language}&draft=true${on && `&applied_on=${on}`}`;
   shown.page = `${path}&format=html`;
   fill("letter-said");
   $("letter-record").disabled = true;
@@ -209,7 +210,7 @@ export async function showLetter() {
     const { missing } = await fetchJson(path);
     fillLetter(await (await send(`${path}&format=text`)).text(), language);
     $("letter-record").disabled = missing.length > 0;
-    if (missing.length > 0) fill("letter-said", h("p.note.bad", `This is a draft. Not set: ${missing.join(", ")}.`));
+    if (missing.length > 0) fill("letter-said", h("p.note.bad", `This is a draft. Missing: ${missing.join(", ")}.`));
   } catch (problem) {
     fillLetter("", language);
     fill("letter-said", problemNote(problem));
@@ -230,6 +231,7 @@ export async function recordLetter() {
   const body = {
     channel: $("letter-channel").value,
     addressee: lines.filter(Boolean),
+    applied_on: $("letter-applied").value || null,
     language: $("letter-language").value,
   };
   $("letter-record").disabled = true;
@@ -303,7 +305,7 @@ function reviewForm(id, corrected, readAgain) {
     const some = Object.keys(values).length > 0;
     const text = some
       ? [`To be corrected: ${correctedText(values)}. The model is asked again.`]
-      : ["Is a value wrong? Correct it in the form of ", h("a", { href: "#one" }, "One applicant"), ", and come back."];
+      : ["Is a value wrong? Correct it under ", h("a", { href: "#one" }, "One applicant"), ", and come back."];
     said.replaceChildren(...text);
   };
   const submit = async () => {

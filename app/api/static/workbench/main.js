@@ -82,6 +82,7 @@ async function chooseModel() {
 
 function showView(name) {
   if (state.features.length === 0) return;
+  if (name === "one") drawFrontier(); // what is hidden has no width to draw in
   if (name === "many") (showFile(), listJobs());
   if (name === "promises") (findStored(), loadCalibration());
   if (name === "portfolio") listReports();
@@ -151,7 +152,7 @@ function listen() {
   $("slider-value").onchange = () => (followTyped(), askAgain());
   $("case").addEventListener("applicant", followStored);
   $("letter-form").onsubmit = onSubmit(recordLetter);
-  $("letter-language").onchange = guarded(showLetter);
+  $("letter-language").onchange = $("letter-applied").onchange = guarded(showLetter);
   $("letter-print").onclick = printLetter;
   $("letter-close").onclick = () => $("letter").close();
   $("draw").onclick = askFrontier;

@@ -66,7 +66,7 @@ function item({ text, takes_months: months, ...change }, decision, before, onWis
   return h(
     "li",
     text,
-    months > 0 && h("small.hint", ` takes about ${formatMonths(months)}`),
+    months > 0 && h("small.hint", ` Takes about ${formatMonths(months)}.`),
     ...(decision ? ending(decision, before) : []),
     onWish && wishButtons({ ...change, text }, onWish),
   );
