@@ -66,11 +66,17 @@ def test_ways_stand_side_by_side_and_say_what_differs(workbench: Open) -> None:
     assert costs == sorted(costs)
     least, *times = (text(page, f".card:nth-child({i}) .effort") for i in (1, 2, 3))
     assert least == "least effort"
+    times = [one.replace("same effort", "1 × the effort") for one in times]
     assert [float(one.removesuffix(" × the effort")) for one in times] == pytest.approx(
         [cost / costs[0] for cost in costs[1:]], rel=0.05
     )
-    apart = "3 changes. Unlike way 1: “Loan amount”, not “Savings”"
-    assert text(page, ".card:nth-child(2) .apart") == apart
+    # Each names what only it changes, and what only the first does.
+    first, *others = map(names, ways)
+    for i, other in enumerate(others, start=2):
+        apart = [text(page, f"label[for=f-{name}]") for name in set(other) ^ set(first)]
+        said = text(page, f".card:nth-child({i}) .apart")
+        assert said.startswith(f"{len(other)} changes. Unlike way 1: ")
+        assert set(re.findall("“(.+?)”", said)) == set(apart)
     for i, way in enumerate(ways, start=1):
         card = f".card:nth-child({i})"
         shown = text(page, card)
@@ -394,6 +400,6 @@ def test_terms_that_are_accepted_are_shown_with_all_others(workbench: Open) -> N
         assert row[0] == f"{one['terms']['amount']:,} EUR"
         assert row[1] == f"{one['terms']['term']} months"
         # The same number as in the service's own sentence.
-        said = re.search(r"at (least|most) \d+(?= in 100)", one["future"]["promise"])
-        assert row[2] == (said[0] if said else "not known")
+        said = re.search(r"(at least|at most|no more than) \d+(?= in 100)", one["future"]["promise"])
+        assert row[2] == (said[0].replace("no more than", "at least") if said else "not known")
     assert violations(page) == []

@@ -98,7 +98,7 @@ export const promisedHead = ({ source, records }) =>
 /** A cell of that column. */
 export function promisedCell(future) {
   const [least, most] = [Math.floor(100 * promised(future).share + 1e-9), Math.ceil(100 * future.interval[1] - 1e-9)];
-  return least > 0 ? `at least ${least}` : most < 50 ? `at most ${most}` : "not known";
+  return most < 50 ? `at most ${most}` : least > 0 ? `at least ${least}` : "not known";
 }
 
 export function futureEntry(future) {
