@@ -53,6 +53,9 @@ class ModelColumns:
             for j, feature in enumerate(model.features)
             if feature.missing in (Missing.NAN, Missing.FILL) and not feature.is_group
         ]
+        everything = np.arange(space.p)
+        self._same = not self._seen and np.array_equal(self._own, everything) and np.array_equal(self._from, everything)
+        self._same &= model.p == space.p
         self.has_nan = any(math.isnan(seen) for _, seen in self._seen)
         """Whether the model sees missing numbers as NaN."""
         dummies = any(feature.dummies for feature in model.features)
@@ -94,6 +97,8 @@ class ModelColumns:
 
         Derived features are added, and each missing number becomes what the model takes for it.
         """
+        if self._same:
+            return rows_raw
         rows = np.empty((len(rows_raw), self.model.p))
         rows[:, self._own] = rows_raw[:, self._from]
         for name, values in self.space.derive(rows_raw).items():
