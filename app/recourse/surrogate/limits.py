@@ -25,7 +25,7 @@ from app.recourse.surrogate.local import own_linear
 
 MOST_COLUMNS = 100
 """Encoded columns that the person can change up to which all are fitted and searched."""
-MOST_LEVELS = 20
+MOST_LEVELS = 60
 """Levels of one feature beyond that, those of neighbours aside."""
 FEWEST_LEVELS = 5
 """Fewest levels that a feature keeps where many features share `MOST_COLUMNS`."""
@@ -94,7 +94,7 @@ class _Chosen:
         most, groups = MOST_LEVELS, self.space.groups[self.actions.movable[self.space.groups]].tolist()
         sizes = np.array([len(self.actions.levels(g)) for g in groups])
         while most > FEWEST_LEVELS and np.minimum(sizes, most).sum() > MOST_COLUMNS:
-            most //= 2
+            most = max(FEWEST_LEVELS, most // 2)
         levels = {g: self._levels(g, most) for g, size in zip(groups, sizes.tolist(), strict=True) if size > most}
         movable = np.flatnonzero(self.actions.movable)
         if len(movable) <= MOST_FEATURES:
