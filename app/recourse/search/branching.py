@@ -49,8 +49,6 @@ class Branching:
         self._newest = count()
         self._open: list[tuple[float, int, Node, tuple[float, float]]] = []
         """Nodes that may have better rows, by their bound and age, with the slopes of their parent's optimum."""
-        self.slopes = 0.5 * responses.share, 0.5 * (1.0 - responses.share)
-        """Of the losses, to begin with."""
         self.lost = False
         """Whether a node was given up, so that nothing is proven."""
 
@@ -59,7 +57,8 @@ class Branching:
 
         The search ends when no open node can hold a better row, or when the effort or the time is spent.
         """
-        self._add(self.responses.root(self.weight), -math.inf, self.slopes)
+        share = self.responses.share
+        self._add(self.responses.root(self.weight), -math.inf, (0.5 * share, 0.5 * (1.0 - share)))
         nodes = 0
         while self._open and self._open[0][0] < self._cutoff() and nodes < self.effort.nodes and not self._late():
             _, _, node, slopes = heapq.heappop(self._open)

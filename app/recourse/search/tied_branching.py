@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.rules import LinearRule
-from app.recourse.search.branching import Branching, Effort, Optimum
+from app.recourse.search.branching import Branching, Effort
 from app.recourse.search.responses import Node, Responses, legal
 from app.recourse.search.simplicial import Mixture, Point, minimise, slopes, value
 from app.recourse.search.tied_moves import linear_rules
@@ -50,24 +50,6 @@ def is_tied_by_rules(action_set: ActionSet) -> bool:
     return not others and kept and len(rules) == len(A.rules) and bool(linear_rules(A)[1])
 
 
-class TiedTradeOff:
-    """Minimises loss plus weighted cost under linear rules; one object serves for any number of cost weights."""
-
-    def __init__(self, responses: Responses) -> None:
-        self.responses = responses
-        self.uses, slack = linear_rules(responses.action_set)
-        self.slack = np.array(slack)
-        self._last: _Start | None = None
-
-    def best(self, weight: float, effort: Effort, deadline: float) -> Optimum | None:
-        """The best row found; None if the search gave up for any reason other than its `effort`."""
-        effort = replace(effort, nodes=max(effort.nodes, LEAST_NODES))
-        search = _TiedBranching(self, weight, effort, deadline, self._last)
-        found = search.result()
-        self._last = search.start
-        return None if search.lost else found
-
-
 @dataclass(frozen=True, slots=True)
 class _TiedPoint(Point):
     """A point whose cost includes the prices of rules."""
@@ -99,48 +81,29 @@ class _Mean:
         return Mixture(self.points, self.weights, reached, bound, at)
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """What is known of the root from the last search; prices and slopes change little with the cost weight."""
+class TiedBranching(Branching):
+    """The same search as `Branching`, for rows that keep linear rules."""
 
-    prices: Float[np.ndarray, "k"]
-    slopes: tuple[float, float]
-    root: Node
-    optima: list[_Mean]
-    """Of which its optimum was a mixture."""
-
-
-class _TiedBranching(Branching):
-    def __init__(
-        self, trade_off: TiedTradeOff, weight: float, effort: Effort, deadline: float, last: _Start | None
-    ) -> None:
-        super().__init__(trade_off.responses, weight, effort, deadline)
-        self.uses, self.slack = trade_off.uses, trade_off.slack
+    def __init__(self, responses: Responses, weight: float, effort: Effort, deadline: float) -> None:
+        effort = replace(effort, nodes=max(effort.nodes, LEAST_NODES))
+        super().__init__(responses, weight, effort, deadline)
+        self.uses, slack = linear_rules(self.actions)
+        self.slack = np.array(slack)
         self.fact_raw = self.actions.factual_raw
-        self.last = last
-        self.start: _Start | None = None
-        if last is not None:
-            self.slopes = last.slopes
+        self._first_prices: Float[np.ndarray, k] | None = None
+        """The best ones of the root, which other nodes try first."""
 
     def _relaxation(self, node: Node, at: tuple[float, float]) -> Mixture | None:
-        share, start = self.responses.share, self.start or self.last
-        highest = prices = best = np.zeros(len(self.slack)) if start is None else start.prices
-        known = start.optima if start is not None and start.root is node else []
-        program, tried, bound = RulePrices(len(prices), PRICES + len(known)), list[_Mean](), -math.inf
-        used: list[tuple[int, float]] = []
-
-        def add(one: _Mean) -> None:
-            tried.append(one)
-            program.add(value(share, one.at), one.excess)
-
-        for one in known:
-            add(self._mean(one.points, one.weights))
+        share, program = self.responses.share, RulePrices(len(self.slack), PRICES)
+        highest = prices = best = np.zeros(len(self.slack)) if self._first_prices is None else self._first_prices
+        tried, used, bound = list[_Mean](), list[tuple[int, float]](), -math.inf
         for count in range(1, PRICES + 1):
             current = self._at(node, prices, at)
             if current.bound >= bound:
                 bound, best = current.bound, prices
             found, highest = self._mean(current.points, current.weights), np.maximum(highest, prices)
-            add(found)
+            tried.append(found)
+            program.add(value(share, found.at), found.excess)
             if bound >= self._cutoff():
                 break
             used, prices = program.best(min(BEYOND * self.best_value, FAR * (1.0 + value(share, tried[0].at))))
@@ -159,8 +122,8 @@ class _TiedBranching(Branching):
                 if count % 3:
                     prices = program.prices([one.at.cost - at[0] * one.at.r - at[1] * one.at.p for one in tried])
             prices = np.where(highest > 0.0, np.minimum(prices, STEP**count * highest), prices)
-        if self.start is None:
-            self.start = _Start(best, at, node, [tried[i] for i, _ in used])
+        if self._first_prices is None:
+            self._first_prices = best
         return found.mixture(value(share, found.at), bound, at)
 
     def _children(self, node: Node, mixture: Mixture, j: int) -> list[Node]:

@@ -26,7 +26,7 @@ from app.recourse.search.branching import EXACT, Branching, Effort, Optimum
 from app.recourse.search.mixed_integer import FAR, ActionProgram
 from app.recourse.search.responses import Responses
 from app.recourse.search.rule_branching import solve_program
-from app.recourse.search.tied_branching import TiedTradeOff, is_tied_by_rules
+from app.recourse.search.tied_branching import TiedBranching, is_tied_by_rules
 
 HALVINGS = 60
 LEAST_WEIGHT = 1e-3
@@ -82,10 +82,11 @@ class TradeOff:
             found = Branching(self.responses, weight, effort, self.deadline).result()
             if not A.is_coupled or self._is_legal(found, effort):
                 return found
-        if self._tied is not None:
+        if self._is_tied:
             self._rules_bind = True
-            found = self._tied.best(weight, effort, self.deadline)
-            if self._is_legal(found, effort):
+            search = TiedBranching(self.responses, weight, effort, self.deadline)
+            found = search.result()
+            if not search.lost and self._is_legal(found, effort):
                 return found
         return self._by_program(weight)
 
@@ -97,9 +98,8 @@ class TradeOff:
         return bool(A.contains(A.clock.settled(found.row_raw[None]))[0])
 
     @cached_property
-    def _tied(self) -> TiedTradeOff | None:
-        """The search under linear rules; None where other things tie features too."""
-        return TiedTradeOff(self.responses) if is_tied_by_rules(self.action_set) else None
+    def _is_tied(self) -> bool:
+        return is_tied_by_rules(self.action_set)
 
     # --- the cost weight ---------------------------------------------------------------------------------------------
 
