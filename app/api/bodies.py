@@ -51,8 +51,8 @@ MOST_VALUES = 100_000
 however short it is written."""
 
 MANY = (
-    "POST /recourse/batch takes many applicants as application/x-ndjson; for a report or comparison, the commands "
-    "`recourse report` and `recourse compare` take them with --data FILE."
+    "POST /recourse/batch and POST /models/{id}/reports take many applicants as application/x-ndjson, the commands "
+    "`recourse report` and `recourse compare` with --data FILE."
 )
 """Where to go with more applicants than one body of JSON can have."""
 
