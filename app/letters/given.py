@@ -9,7 +9,7 @@ from app.keys.keys import may_read_scores
 from app.letters.letter import Facts, notice_of
 from app.letters.notice import Lender, Notice
 from app.letters.regime import Templates
-from app.letters.template import LENDER
+from app.letters.template import LENDER, Template
 from app.letters.words import Spoken, missing_words
 from app.questions.answers import Json
 from app.questions.frame import Frame, identity
@@ -18,6 +18,7 @@ from app.questions.use_cases import REASONS
 from app.reasons.answer import ReasonsQuestion
 from app.recourse.models.score import Output
 from app.recourse.reasons import ReasonsParams
+from app.registry.manifest import Manifest
 from app.registry.version import RegisteredModel
 from app.settings import Settings
 
@@ -45,9 +46,15 @@ def word_gaps(model: RegisteredModel, settings: Settings) -> list[str]:
     manifest = model.manifest
     spoken = Spoken(
         model=model.id, features=model.space.schema, title=manifest.title, titles=manifest.titles,
-        default=templates.default,
+        default=templates.default, reported=_reported(manifest, templates.letters[templates.default]),
     )  # fmt: skip
     return list(spoken.gaps(templates.languages))
+
+
+def _reported(manifest: Manifest, template: Template) -> tuple[str, ...]:
+    """Names of the features that come from a credit bureau, for a letter that states them."""
+    listed = manifest.consumer_report
+    return () if isinstance(listed, bool) or "reported" not in template.used else listed
 
 
 def missing_reasons(
@@ -97,7 +104,7 @@ def notice_about(
     if not manifest.consumer_report:
         lender = replace(lender, bureau=("none",))
     reports = "reported" in template.used and lender.bureau != ("none",)
-    reported = () if isinstance(manifest.consumer_report, bool) or not reports else manifest.consumer_report
+    reported = _reported(manifest, template) if reports else ()
     missing = unset = template.missing(lender)
     if reports and not reported:
         missing += (REPORTED,)

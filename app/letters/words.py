@@ -42,6 +42,8 @@ class Spoken:
     """In other languages than the manifest's own."""
     default: str
     """The language of letters for which none is asked. A manifest that says nothing in it is taken to be in it."""
+    reported: Sequence[str] = ()
+    """Names of features that a letter states since a credit bureau reports them."""
 
     def lacking(
         self, language: Language, stated: Iterable[tuple[Feature, RawValue]], said: Callable[[str], bool]
@@ -74,7 +76,7 @@ class Spoken:
 
         This assumes letters that state all values of all features.
         """
-        pairs = [(one, level) for one in self.features if _is_told(one)
+        pairs = [(one, level) for one in self.features if _is_told(one) or one.name in self.reported
                  for level in (None, *(one.special if one.is_number else one.levels))]  # fmt: skip
         for tag in sorted({self.default, *self._tags()} & languages.keys()):
             lacking = self.lacking(languages[tag], pairs, bool)
@@ -96,9 +98,11 @@ def _key_text(key: str, texts: Sequence[str]) -> str:
 
 
 def _is_told(feature: Feature) -> bool:
-    """Whether a letter may state values of a feature: as a reason without words of its own, or in a way."""
+    """Whether a letter may state values of a feature: as a reason without words of its own, in a way, or as a term."""
     if feature.protected:
         return False
+    if feature.terms:
+        return True
     moves = feature.change is not Change.NONE and feature.derived is None and feature.moves_with_time is None
     return moves or (feature.reason.named and not feature.reason.text)
 

@@ -8,7 +8,7 @@ from app.letters.letter import Facts, notice_of
 from app.letters.notice import Lender
 from app.letters.regime import Templates
 from app.letters.words import Spoken, missing_words
-from app.recourse.features import Feature, FeatureType, ReasonWords, Words
+from app.recourse.features import Change, Feature, FeatureType, ReasonWords, Words
 from tests.letters.test_letter import answered
 
 LENDER = Lender(
@@ -76,9 +76,9 @@ def test_a_manifest_in_the_language_of_the_lender_needs_no_words() -> None:
     assert missing(levels("Büro", "Hof"), "Büro", "de", default="de") == []
 
 
-def gaps(*features: Feature, default: str = "en", **titles: str) -> list[str]:
+def gaps(*features: Feature, default: str = "en", reported: tuple[str, ...] = (), **titles: str) -> list[str]:
     """What is said of the words of a manifest before there is an answer."""
-    spoken = Spoken(model="loan", features=features, title="Loan", titles=titles, default=default)
+    spoken = Spoken(model="loan", features=features, title="Loan", titles=titles, default=default, reported=reported)
     return list(spoken.gaps(Templates.read("general", None, default).languages))
 
 
@@ -105,3 +105,10 @@ def test_a_manifest_with_all_its_words_lacks_none() -> None:
     assert gaps(whole) == [
         "Letters in de are refused where they would state what model.yaml has no words for: titles.de"
     ]
+
+
+def test_terms_and_what_a_bureau_reports_are_stated_even_if_they_are_never_a_reason() -> None:
+    silent = {"change": Change.NONE, "reason": ReasonWords(named=False)}
+    assert gaps(levels("A43", **silent)) == []
+    assert "level_names of work" in gaps(levels("A43", terms=True, **silent))[0]
+    assert "level_names of work" in gaps(levels("A43", **silent), reported=("work",))[0]
