@@ -796,8 +796,12 @@ def test_a_letter_promises_of_several_ways_only_what_most_versions_accept(langua
     future = way(share=1.0)["validity"]["future"] | {"all_interval": [0.0, 1.0]}
     for least in (0.8, 0.4):
         plan = {"validity": {"future": future | {"any_interval": [least, 1.0]}}}
-        ways = [way(1, amount=15700, share=1.0), way(2, guarantor=True, share=1.0)]
+        ways = [way(1, amount=15700, share=1.0), way(2, guarantor=True, share=0.9)]
+        ways[1]["validity"]["future"]["interval"] = [0.8, 1.0]
         assert (said in " ".join(written(language, counterfactuals=ways, plan=plan).split())) is (least > 0.5)
+        # What holds of each way holds of at least one of them.
+        ways = [way(1, amount=15700, share=1.0), way(2, guarantor=True, share=1.0)]
+        assert said not in " ".join(written(language, counterfactuals=ways, plan=plan).split())
 
 
 @pytest.mark.parametrize(

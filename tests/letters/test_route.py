@@ -157,9 +157,10 @@ def test_what_is_not_there_has_no_letter(client: httpx.Client, running: Any) -> 
 
 @pytest.mark.slow
 def test_the_page_prints_on_one_sheet(browser: Any, demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With four reasons, and three ways of two or three steps each; of every regime."""
+    """With four reasons, three ways of two or three steps each, an address and who signs; of every regime."""
     notices = demo.app.state.service.notices
-    monkeypatch.setattr(notices, "_lender", LENDER)
+    monkeypatch.setattr(notices, "_lender", replace(LENDER, signatory=("J. Doe", "Head of Credit")))
+    sent_to = "&addressee=".join(("", "Ms Ada Example", "1 Example Street", "12345 Sample Town", "Sampleland"))
     body = {**REASONS_EXAMPLES["accepted"]["value"], "count": 3, "reasons": True, "horizon_months": 24}
     answer = httpx.post(f"{demo.url}/recourse", json=body, timeout=30).json()
     assert len(answer["counterfactuals"]) == 3
@@ -168,7 +169,10 @@ def test_the_page_prints_on_one_sheet(browser: Any, demo: Any, monkeypatch: pyte
         counted = {}
         for language, regime in sorted(LATE):
             monkeypatch.setattr(notices, "templates", Templates.read(regime, None, language))
-            page.goto(f"{demo.url}/recourse/{answer['id']}/notice?format=html&lang={language}")
+            page.goto(
+                f"{demo.url}/recourse/{answer['id']}/notice?format=html&lang={language}{sent_to}&applied_on=2026-03-01"
+            )
+            assert page.locator(".addressee").count() == 1
             assert page.locator("h1").count() == 1
             sheets = re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True))
             counted[regime, language] = len(sheets)
