@@ -117,7 +117,7 @@ class Lever(AnswerPart):
     used: float
     """Share of the answers that change it."""
     only: int | None
-    """People who have no way without it, of those whose answer has at most two changes; null of a remote model."""
+    """For how many no way without it is found, of those with at most two changes; null of a remote model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

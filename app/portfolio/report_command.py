@@ -11,6 +11,9 @@ from app.recourse.shares import percent
 if TYPE_CHECKING:
     from app.questions.answers import Json
 
+BURDENS = {"none": "having no way", "cost": "cost", "changes": "the number of changes", "months": "time"}
+"""What groups are compared by, in words."""
+
 MOST_LISTED = 8
 """Lines of a list that are printed; the file has all."""
 
@@ -86,12 +89,13 @@ def summary(result: "Json") -> str:
         )
     lines += [
         f"Changes {lever['feature']}: {percent(lever['used'])}% of the answers"
-        + ("." if lever["only"] is None else f"; the only way for {lever['only']:,}.")
+        + ("." if lever["only"] is None else f"; no way without it is found for {lever['only']:,}.")
         for lever in (result["levers"] or [])[:MOST_LISTED]
     ]
     lines += [
         f"Way {k}: {way['text']}. Reaches {percent(way['reach'])}% of {way['people']:,} who did not choose it"
-        + (" with those before it." if k > 1 else ".")
+        + (" with those before it" if k > 1 else "")
+        + ("." if way["cost"] is None else f", at a mean cost of {way['cost']:.3g}.")
         for k, way in enumerate(result["common_ways"] or [], start=1)
     ]
     lines += [_limit(one) for one in (result["limits"] or [])[:MOST_LISTED]]
@@ -106,9 +110,9 @@ def summary(result: "Json") -> str:
 
 def _limit(one: dict[str, Any]) -> str:
     whose = "the lender's" if one["lender_set"] else "the request's"
-    what = "limit of time" if one["feature"] is None else f"{one['limit']} of {one['feature']}"
+    what = "limit of time" if one["feature"] is None else f"limit {one['limit']} of {one['feature']}"
     curve = ", ".join(f"{point['people']:,} if it gives by {point['by']:.3g}" for point in one["would_help"])
-    return f"Without {whose} {what}, {one['blocks']:,} more have a way" + (f"; {curve}." if curve else ".")
+    return f"Without {whose} {what}, a way opens for {one['blocks']:,}" + (f"; {curve}." if curve else ".")
 
 
 def _group(table: "Json") -> list[str]:
@@ -116,9 +120,9 @@ def _group(table: "Json") -> list[str]:
     for row in table["rows"]:
         worst = min(row["harder"], key=lambda one: one["p"])
         lines.append(
-            f"  {row['group']}: {row['refused']:,} refused, {percent(row['share'])}% with recourse; {worst['measure']} "
-            f"is harder than for somebody else with probability {worst['value']:.2f} (p {worst['p']:.3g}, at equal "
-            f"score {worst['p_at_equal_score']:.3g})."
+            f"  {row['group']}: {row['refused']:,} refused, {percent(row['share'])}% with recourse; by "
+            f"{BURDENS[worst['measure']]} a member has it harder than somebody else with probability "
+            f"{worst['value']:.2f} (p {worst['p']:.3g}, at equal score {worst['p_at_equal_score']:.3g})."
         )
     if table["suppressed"]:
         lines.append(

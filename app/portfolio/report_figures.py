@@ -277,4 +277,11 @@ def _warnings(people: _People, *, remote: bool) -> list[str]:
     found, refused = [REMOTE] if remote else [], len(people.scores)
     if refused < LEAST:
         found.append(f"The model refuses {refused} of these records: too few for shares to say much ({LEAST}).")
+    if unread := people.records - people.scored:
+        whose = (
+            "1 record is in no figure; its line says"
+            if unread == 1
+            else f"{unread:,} records are in no figure; their lines say"
+        )
+        found.append(f"{whose} what is wrong.")
     return found + people.unanswered.warnings()

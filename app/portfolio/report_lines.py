@@ -91,7 +91,7 @@ def lines(ref: ModelRef, payload: Json) -> list[ReportLine | RecourseError]:
         spent[i].add(one.calls, one.rows)
     # Of a remote model each question is paid: a report asks it no more than one for each person.
     parts = () if model.black_box.remote is not None else payload["parts"]
-    chosen = chosen_ways(ref, payload) if "ways" in parts and (refused or payload["first"] == 0) else None
+    chosen = chosen_ways(ref, payload) if "ways" in parts and (refused or (payload["first"] == 0 and scores)) else None
     if chosen is not None and payload["first"] == 0:
         # Asked once for all records, and so counted once.
         spent[min(spent)].add(chosen.calls, chosen.rows)

@@ -129,8 +129,11 @@ def _levers(found: Json) -> str:
         (labels[one["feature"]], f"{percent(one['used'], 1)}%", "–" if one["only"] is None else f"{one['only']:,}")
         for one in levers
     ]
-    heads = ("feature", "share of the answers", "applicants without another way")
-    return f"<h2>What would have to change</h2>{plot}" + _table("Features that answers change", heads, rows)
+    heads = ("feature", "share of the answers", "applicants for whom no way without it is found")
+    text = "A way without a feature is looked for where the answer changes it and at most one more."
+    return f"<h2>What would have to change</h2><p>{text}</p>{plot}" + _table(
+        "Features that answers change", heads, rows
+    )
 
 
 def _cost(found: Json) -> str:
@@ -162,7 +165,7 @@ def _limits(found: Json) -> str:
             name,
             "lender" if one["lender_set"] else "request",
             f"{one['blocks']:,}",
-            "; ".join(f"{point['by']:g}: {point['people']:,}" for point in one["would_help"]) or "–",
+            "; ".join(f"{point['by']:.3g}: {point['people']:,}" for point in one["would_help"]) or "–",
         )
         for name, one in limits
     ]
@@ -208,7 +211,9 @@ def _groups(table: Json, labels: Mapping[str, str]) -> str:
     rows = [(row, one) for row in table["rows"] for one in row["harder"] if one["measure"] == "cost"]
     hidden = ", ".join(table["suppressed"])
     text = (
-        "Chance that a member has it harder, by cost or by having no way, than somebody else; 0.5 is alike. Marked: "
+        "Chance that a member has it harder, by cost or by having no way, than somebody else; 0.5 is alike. "
+        + ("" if table["budget"] is None else f"The budget is a cost of {table['budget']:.3g}. ")
+        + "Marked: "
         f"p at most 0.05, adjusted for {table['tests']} comparisons. Costs compare the lender’s weights as much as "
         "lives. A small difference cannot be seen in few people: that none is marked does not show that there is none."
         + (f" Not shown, as they are too small or could be had by subtraction: {hidden}." if hidden else "")

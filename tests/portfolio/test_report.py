@@ -19,6 +19,7 @@ from app.api.bodies import NDJSON, validated
 from app.jobs import kinds
 from app.ledger.ledger import FILE, Ledger
 from app.models import tasks
+from app.portfolio.report_command import summary
 from app.portfolio.report_page import page
 from app.portfolio.report_schema import ReportAnswer, ReportRequest
 from app.questions.question import job_payload
@@ -183,6 +184,15 @@ def test_the_same_request_has_the_same_bytes_and_a_bad_row_is_counted(loans: Pat
     _, result = reported(loans, [*few, {"age": 7}])
     assert result["records"]["unscored"] == 1
     assert "too few" in result["warnings"][0]
+    assert result["warnings"][-1].startswith("1 record is in no figure")
+
+
+def test_records_of_which_none_can_be_read_are_told(loans: Path) -> None:
+    lines, result = reported(loans, [{"age": 7}, {"age": 8}])
+    assert all("refused" in line for line in lines)
+    assert result["records"] == {"scored": 0, "accepted": 0, "refused": 0, "unscored": 2}
+    assert "2 records are in no figure" in summary(result)
+    assert "2 records are in no figure" in page(result)
 
 
 def test_a_busy_machine_changes_no_figure(loans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +323,7 @@ def test_a_server_reports_as_the_child_does(start: Start, loans: Path, applicant
 def test_lines_and_tables_are_reported_on_as_records_of_a_json_body(start: Start, loans: Path) -> None:
     server = start(RECOURSE_MODELS_STORE=str(loans)).ready()
     until(lambda: server.client.get("/jobs").status_code == 200)
-    records = [
+    records: list[dict[str, Any]] = [
         {"applicant": one, "reference": str(i), "groups": {"branch": "north" if i % 3 else "south"} if i % 10 else {}}
         for i, one in enumerate(loan_records(80, seed=6))
     ]
