@@ -102,12 +102,15 @@ HEAD = (
 
 def rows_of(of: Lender) -> Iterable[Sequence[str]]:
     """A row for each question, and one for BetaRCE."""
-    default = 0.0
+    default, pairs = 0.0, list[np.ndarray]()
     for name, method, params, share, under in ASKED:
         asked = ask(of, method, params, share, under)
+        pairs.append(np.column_stack(_lowest_and_true(of, asked)))
         cost = float(np.mean([one.cost for one in asked.found])) if asked.found else np.nan
         default = cost if name == "nothing" else default
         yield (of.name, name, *_row(of, asked, cost, default, share))
+    # What is told has to tell answers apart, those of different questions as well.
+    yield (of.name, "all of these", *["-"] * 10, _rank_correlation(*np.concatenate(pairs).T), "-")
     began, moved = time.process_time(), list[tuple[np.ndarray, float]]()
     for row_raw in of.applicants_raw:
         problem = RecourseProblem(
@@ -131,18 +134,23 @@ def rows_of(of: Lender) -> Iterable[Sequence[str]]:
 def _row(of: Lender, asked: Asked, cost: float, default: float, share: float | None) -> Sequence[str]:
     if not asked.found:
         return (f"0 of {asked.applicants}", *["-"] * 11)
-    true = of.truth.shares(np.array([one.row_raw for one in asked.found]))
+    lowest, true = _lowest_and_true(of, asked)
     told = np.array([one.future.probability if one.future else np.nan for one in asked.found])
     stressed = [one.future.stressed if one.future else None for one in asked.found]
-    lowest, least = np.array(
-        [(one.lowest, one.interval[0]) if one is not None else (np.nan, np.nan) for one in stressed]
-    ).T
+    least = np.array([np.nan if one is None else one.interval[0] for one in stressed])
     return (
         f"{len(asked.found)} of {asked.applicants}", f"{cost:.2f}", f"{cost / default:.2f}", f"{told.mean():.3f}",
         "-" if share is None else f"{(told >= share - 1e-9).mean():.0%}", f"{asked.silent:.0%}", f"{lowest.mean():.3f}",
         f"{true.mean():.3f}", f"{(lowest > true + 0.05).mean():.0%}", f"{(true < least - 1e-9).mean():.0%}",
         _rank_correlation(lowest, true), f"{asked.ms:.0f}",
     )  # fmt: skip
+
+
+def _lowest_and_true(of: Lender, asked: Asked) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest share that is told of each answer, under any stress, and the true share after the shift."""
+    stressed = [one.future.stressed if one.future else None for one in asked.found]
+    lowest = np.array([np.nan if one is None else one.lowest for one in stressed])
+    return lowest, of.truth.shares(np.array([one.row_raw for one in asked.found])) if asked.found else lowest
 
 
 def _rank_correlation(told: np.ndarray, true: np.ndarray) -> str:

@@ -17,7 +17,7 @@ from app.recourse.actions.sentences import name_text, number_text
 from app.recourse.features import FeatureSpace
 from app.recourse.input_part import InputPart
 from app.recourse.models.black_box import BlackBox
-from app.recourse.models.committee import FutureModels, Futures
+from app.recourse.models.committee import Futures
 from app.recourse.models.linear import WeightMoments
 from app.recourse.models.score import LOGIT_LIMIT, favourable
 from app.recourse.numerics.linalg import unique_rows
@@ -171,11 +171,21 @@ class Robustness(InputPart):
 
 
 class AskedOnce:
-    """Future models that score each record once; scores are kept."""
+    """Models that score each record once; scores are kept.
 
-    def __init__(self, models: FutureModels) -> None:
-        self._models = models
+    Parameters
+    ----------
+    score_rows : a function from raw rows to the score of each by each model
+    """
+
+    def __init__(self, score_rows: Callable[[np.ndarray], np.ndarray]) -> None:
+        self._ask = score_rows
         self._known: dict[bytes, Float[np.ndarray, k]] = {}
+
+    @property
+    def rows_raw(self) -> Float[np.ndarray, "n p"]:
+        """All rows that were asked about, at least one."""
+        return np.array([np.frombuffer(key) for key in self._known])
 
     def accept(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n k"]:
         """Mask, per row and model, of the models that accept the raw row."""
@@ -186,7 +196,7 @@ class AskedOnce:
         keys = [row_raw.tobytes() for row_raw in rows_raw]
         new = {key: i for i, key in enumerate(keys) if key not in self._known}
         if new:
-            scores = self._models.scores_raw(rows_raw[list(new.values())])
+            scores = self._ask(rows_raw[list(new.values())])
             self._known |= zip(new, scores, strict=True)
         return np.array([self._known[key] for key in keys])
 
@@ -222,7 +232,7 @@ class RecourseProblem:
     def held_back(self) -> "AskedOnce":
         """The held-back future models, which searches never ask; needs `futures`."""
         assert self.futures is not None
-        return AskedOnce(self.futures.held_back)
+        return AskedOnce(self.futures.held_back.scores_raw)
 
     @property
     def under_stress(self) -> bool:
@@ -234,7 +244,7 @@ class RecourseProblem:
         """The held-back future models that were trained under stress; needs `futures.stressed`."""
         assert self.futures is not None
         assert self.futures.stressed is not None
-        return AskedOnce(self.futures.stressed.models)
+        return AskedOnce(self.futures.stressed.models.scores_raw)
 
     @cached_property
     def noise_seed(self) -> int:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from app.recourse.models.committee import FutureModels, Futures, Stress, StressedModels
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS, solve
+from app.recourse.verification.future import CHANGE_COST, STRESS_PRICE
 from tests.recourse.test_future_validity import FUTURES, REJECTED, question
 
 STRESSES = (Stress(column="@score", direction="down"), Stress(column="@label", direction="down"))
@@ -100,11 +101,30 @@ def test_a_stress_that_nobody_withstands_is_told_and_makes_no_answer_impossible(
     assert any("If applicants change" in warning for warning in result.warnings)
 
 
+@pytest.mark.parametrize("hardest", [2.0, 3.0, 1e6])
+def test_as_much_is_withstood_as_a_small_price_buys(hardest: float) -> None:
+    """Beside the answer where stress changes nothing, which pays nothing for it."""
+    method, more = METHODS["robust_mpm"], []
+    for row_raw in REJECTED:
+        (free,), (paid,) = (
+            solve(asked(row_raw, 0.8, "stress", with_stress(one)), method, method.params()).counterfactuals
+            for one in (0.0, hardest)
+        )
+        # The search counts a tenth more for each change.
+        assert paid.cost <= (1.0 + STRESS_PRICE) * free.cost + CHANGE_COST * len(free.changed)
+        harder = with_stress(hardest).stressed_search
+        assert harder is not None
+        shares = harder.models.shares(np.array([free.row_raw, paid.row_raw]))
+        more.append(shares[1] - shares[0])
+    assert np.mean(more) >= 0.0
+    assert hardest == 1e6 or np.mean(more) > 0.02, more
+
+
 @pytest.mark.parametrize("name", ["copa", "dice"])
 def test_a_plan_with_fewer_members_than_asked_says_so(name: str) -> None:
     method, fewer = METHODS[name], 0
     for row_raw in REJECTED[:4]:
-        problem = replace(asked(row_raw, 0.8, "stress", with_stress(hardest=3.0)), count=3)
+        problem = replace(asked(row_raw, 0.99, "stress", with_stress(hardest=3.0)), count=3)
         found = solve(problem, method, method.params())
         fewer += len(found.counterfactuals) < 3
         said = any("3 ways were asked for" in warning for warning in found.warnings)

@@ -37,7 +37,7 @@ GIVEN_UP_WARNING = (
     "{:.0f}% accept this one. {}"
 )
 KEPT_UNDER_STRESS = "Asking `under: stress` keeps that margin."
-NOT_KEPT = "No record was found that keeps that margin."
+NOT_KEPT = "No record was found that costs little more and keeps that margin."
 STRESS_WARNING = (
     "If applicants change as much as was rehearsed, only {:.0f}% of future models accept {}, not the {:g}% asked for; "
     "{}."

@@ -65,45 +65,12 @@ class Reached:
     """Mean share that accepts it over the stresses that are asked; 1 without any."""
 
 
-class Scored:
-    """The raw rows that models were asked about, with the scores of all models; no row is asked about twice.
-
-    Parameters
-    ----------
-    score_rows : a function from raw rows to their scores
-    """
-
-    def __init__(self, score_rows: ScoreRows) -> None:
-        self._ask = score_rows
-        self._scores: dict[bytes, Float[np.ndarray, "*m"]] = {}
-
-    def __call__(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
-        """Scores of raw rows, NaN as the lowest there is."""
-        keys = [row.tobytes() for row in rows_raw]
-        new = {key: i for i, key in enumerate(keys) if key not in self._scores}
-        if new:
-            asked = np.nan_to_num(self._ask(rows_raw[list(new.values())]), nan=-1e6, posinf=1e6, neginf=-1e6)
-            self._scores.update(zip(new, asked, strict=True))
-        return np.array([self._scores[key] for key in keys])
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return len(self._scores)
-
-    @property
-    def every(self) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "n m"]]:
-        """All rows, at least one, and their scores."""
-        return np.array([np.frombuffer(key) for key in self._scores]), np.array(list(self._scores.values()))
-
-
 class CommitteeSearch:
     """Searches one action set for the best record that today's model and a share of the future models accept.
 
     Parameters
     ----------
-    score_rows : a function from raw rows to their scores, one column per model, today's model first; or what earlier
-        searches have `Scored`, of which the accepted ones are records of this search, too
+    score_rows : a function from raw rows to their scores, one column per model, today's model first; NaN counts as no
     share : least share of the future models that must accept, in (0, 1]
     own_margin : least score that today's model must give
     plain : a count: `share` concerns the first `plain` future models only. Where absent, it concerns all of them
@@ -124,12 +91,13 @@ class CommitteeSearch:
     at_most : a second limit on the value of a record that wins because it has fewer changes
     until : `time.monotonic()` after which no model is asked
     patience : rounds after which the search ends where it has accepted no record
+    most : largest `cost` of an accepted record
     """
 
     def __init__(
         self,
         action_set: ActionSet,
-        score_rows: ScoreRows | Scored,
+        score_rows: ScoreRows,
         share: float,
         *,
         own_margin: float = 0.0,
@@ -144,11 +112,11 @@ class CommitteeSearch:
         at_most: float = math.inf,
         until: float = math.inf,
         patience: int = ROUNDS,
+        most: float = math.inf,
     ) -> None:
-        self._patience = patience
+        self._patience, self._most = patience, most
         self.actions, self.share, self.own_margin = action_set, share, own_margin
-        self._ask = score_rows if isinstance(score_rows, Scored) else Scored(score_rows)
-        self._admits, self._until = admits, until
+        self._ask, self._admits, self._until = score_rows, admits, until
         self._bell, self._sure = bell, sure
         alike: dict[tuple[int, int], list[int]] = {}
         for columns, needed in stressed:
@@ -157,8 +125,8 @@ class CommitteeSearch:
         self._stressed = [(needed, models, np.array(columns)) for (needed, models), columns in alike.items()]
         """Of stresses with as many models, of which as many must accept: these numbers, and the columns of all."""
         self._plain = slice(1, None if plain is None else 1 + plain)
-        self._cost = cost or action_set.cost
-        self._value = value or self._cost
+        self.cost = cost or action_set.cost
+        self._value = value or self.cost
         self._tidy, self._at_most = tidy, at_most
         self._by_changes: dict[int, Reached] = {}
         """The accepted record of least value, by the number of changes."""
@@ -182,17 +150,15 @@ class CommitteeSearch:
         base_raw : the record where the search begins; the factual where absent
         """
         A = self.actions
-        if self._ask.rows:
-            self._keep(*self._ask.every)
         starts = starts_raw[A.contains(starts_raw)] if len(starts_raw) else starts_raw
         with suppress(DeadlineExceeded, BudgetExceeded):
             if len(starts):
                 self._score(starts)
             self._go_on(A.factual_raw if base_raw is None else base_raw)
             self._take_back()
-        return self._tidiest()
+        return self.tidiest()
 
-    def _tidiest(self) -> Reached | None:
+    def tidiest(self) -> Reached | None:
         """The accepted record with the fewest changes whose value is near enough to the least."""
         if self.best is None:
             return None
@@ -205,7 +171,7 @@ class CommitteeSearch:
 
     def _take_back(self) -> None:
         """Score the tidiest record with one change taken back and another number moved further, while that helps."""
-        one = self._tidiest() if self._tidy else None
+        one = self.tidiest() if self._tidy else None
         while one is not None and self.best is not None:
             undone, moves = further_instead(self.actions, one.row_raw, self._enough(self.best))
             rows = unique_rows(partly(self.actions, undone, moves, FURTHER))
@@ -213,7 +179,7 @@ class CommitteeSearch:
             if not len(rows):
                 return
             self._score(rows)
-            before, one = one, self._tidiest()
+            before, one = one, self.tidiest()
             if one is before:
                 return
 
@@ -252,9 +218,13 @@ class CommitteeSearch:
     def _score(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
         """Scores of all models; the best of the accepted rows is kept."""
         rows_raw = self.actions.clock.settled(rows_raw)
-        scores = self._ask(rows_raw)
+        scores = self._answers(rows_raw)
         self._keep(rows_raw, scores)
         return scores
+
+    def _answers(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
+        """Scores of all models, NaN as the lowest there is."""
+        return np.nan_to_num(self._ask(rows_raw), nan=-1e6, posinf=1e6, neginf=-1e6)
 
     def _levels(self, scores: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
         """The smaller of the own score beyond its margin and the score that the asked share of the models reach."""
@@ -296,12 +266,9 @@ class CommitteeSearch:
         return np.asarray(plain), np.asarray(together)
 
     def _keep(self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n m"]) -> None:
-        A, levels = self.actions, self._levels(scores)
-        legal = A.contains(rows_raw) & (rows_raw != A.factual_raw).any(axis=1)
-        good = legal & (levels >= 0.0)
+        A, levels, legal = self.actions, self._levels(scores), self._legal(rows_raw)
+        good = self._good(rows_raw, legal & (levels >= 0.0))
         if good.any():
-            if self._admits is not None:
-                good[good] = self._admits(rows_raw[good])
             rows = np.flatnonzero(good)
             values = self._value(rows_raw[rows])
             changes = A.changed(rows_raw[rows])
@@ -322,6 +289,22 @@ class CommitteeSearch:
             one = self._reached(rows_raw[rows[i]], scores[rows[i]], math.nan, levels[rows[i]])
             if self.nearest is None or _rank(one, self.own_margin) > _rank(self.nearest, self.own_margin):
                 self.nearest = one
+
+    def _legal(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        A = self.actions
+        return np.asarray(
+            A.contains(rows_raw) & (rows_raw != A.factual_raw).any(axis=1) & (self.cost(rows_raw) <= self._most)
+        )
+
+    def _good(self, rows_raw: Float[np.ndarray, "n p"], good: Bool[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+        """Of the good rows those that may be the answer."""
+        if self._admits is not None and good.any():
+            good[good] = self._admits(rows_raw[good])
+        return good
+
+    def accepts(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Which raw rows this search would accept."""
+        return self._good(rows_raw, self._legal(rows_raw) & (self._levels(self._answers(rows_raw)) >= 0.0))
 
     def _reached(
         self, row_raw: Float[np.ndarray, "p"], scores: Float[np.ndarray, "m"], value: float, level: float
@@ -372,8 +355,8 @@ class CommitteeSearch:
         followed whose cost, with what is still missing at the best rate of a single move, is least.
         """
         A = self.actions
-        cost = float(self._cost(base[None])[0])
-        extra = self._cost(moves) - cost
+        cost = float(self.cost(base[None])[0])
+        extra = self.cost(moves) - cost
         useful = (extra < 0.0) | (gains.mean(axis=1) > 1e-9)
         moves, gains, extra = moves[useful], gains[useful], extra[useful]
         if not len(moves):
@@ -382,7 +365,9 @@ class CommitteeSearch:
         changed = int(A.changed(base[None])[0])
         counted = A.changed(moves) - changed
         allowed = math.inf if A.max_changes is None else A.max_changes - changed
-        limit = math.inf if self.best is None else float(self._cost(self.best.row_raw[None])[0]) - LEAST_SAVING
+        limit = self._most
+        if self.best is not None:
+            limit = min(limit, float(self.cost(self.best.row_raw[None])[0]) - LEAST_SAVING)
         level = float(self._levels(scores))
         paid = extra > LEAST_SAVING
         rates = (self._levels(scores + gains[paid]) - level) / extra[paid]

@@ -1,7 +1,7 @@
 """Search for records that today's model and a share of the future models accept, in place of what was found."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 
@@ -14,16 +14,20 @@ from app.recourse.candidates import Candidates, PlanCandidates
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Method, MethodParams
 from app.recourse.models.black_box import LAST_BITS
-from app.recourse.models.committee import ROUNDING, Futures, models_needed
+from app.recourse.models.committee import ROUNDING, Futures, StressedModels, models_needed
 from app.recourse.models.score import Output
 from app.recourse.numerics.linalg import unique_rows
+from app.recourse.problem import AskedOnce
 from app.recourse.robustness.share_interval import ERRORS, LIKELIHOOD
-from app.recourse.search.committee import ROUNDS, CommitteeSearch, Reached, Scored
+from app.recourse.search.committee import ROUNDS, CommitteeSearch, Reached
 from app.recourse.verification.draft import Draft
 
 PROMISE_ROUNDS = 8
 """Searches for a record that future models accept and that keeps a measured promise."""
-PATIENCE = int(__import__("os").environ.get("FR", "3"))
+STRESS_PRICE = 0.15
+"""Share of its cost that an answer may cost more in order to withstand stress."""
+PATIENCE = 1
+"""Rounds after which a search for what withstands all stress ends without a record; the next search asks less."""
 CHANGE_COST = 0.1
 """Cost of one more change in the guidance of the search; the cost that is reported has no such part."""
 SURE = 0.94
@@ -129,6 +133,16 @@ def _percent(share: float) -> str:
     return f"{math.floor(1e3 * share + ROUNDING) / 10.0:g}%"
 
 
+def _columns(plain: int, stress: StressedModels, needed: Int[np.ndarray, "s"]) -> list[tuple[slice, int]]:
+    """So many models of each stress, as `CommitteeSearch` takes them; stressed models come after the plain ones."""
+    models = int(stress.counted[-1])
+    return [
+        (slice(1 + plain + i * models, 1 + plain + (i + 1) * models), count)
+        for i, count in enumerate(needed.tolist())
+        if count
+    ]
+
+
 class _Committee:
     """The search for records that today's model and a share of the future models accept."""
 
@@ -157,50 +171,26 @@ class _Committee:
         self.at_most = at_most
         self.own_least = -math.inf
         self.stress = futures.stressed_search if draft.problem.under_stress else None
-        self.wanted: tuple[tuple[int, int], ...] = ()
-        """Of each stress how many of its strengths are asked, and how many of their models must accept."""
         if self.stress is not None:
             self._keep_default(known)
         self.by_surrogate = draft.problem.black_box.remote is not None
-        self.scored = Scored(self._scores)
+        self.plain = AskedOnce(self._scores)
+        if self.stress is not None:
+            self.stressed = AskedOnce(self.stress.models.scores_raw)
 
     def _keep_default(self, default: Sequence[Counterfactual]) -> None:
         """Ask for no less than the method's own answer gives: today's score, and the share of every set."""
         stress = self.stress
         assert stress is not None
-        counted = stress.counted.tolist()
         # Few models have one stress: rounded up, nearly every share would ask for all of them.
-        needed = np.tile([max(1, round(self.share * n)) for n in counted], (len(stress.stresses), 1))
+        models = int(stress.counted[-1])
+        self.needed = np.full(len(stress.stresses), max(1, round(self.share * models)))
         if len(default) == 1:
             row_raw = default[0].row_raw[None]
             self.own_least = default[0].score
-            needed = np.maximum(needed, stress.accepted(stress.models.scores_raw(row_raw))[0])
+            self.needed = np.maximum(self.needed, stress.accepted(stress.models.scores_raw(row_raw))[0, :, -1])
             own = float(self.futures.shares(row_raw)[0])
             self.aimed, self.share = max(self.aimed, own), max(self.share, own)
-        self._needed = needed
-        self._ask_up_to(np.full(len(needed), len(counted)))
-
-    def _ask_up_to(self, strengths: Int[np.ndarray, "s"]) -> None:
-        """Ask so many strengths of each stress, the weakest first."""
-        self.wanted = tuple((int(n), int(self._needed[i, n - 1]) if n else 0) for i, n in enumerate(strengths.tolist()))
-
-    def _ask_what_is_reachable(self, nearest: Reached) -> None:
-        """Ask each stress up to the strength that the best record so far withstands."""
-        assert self.stress is not None
-        accepted = self.stress.accepted(self.stress.models.scores_raw(nearest.row_raw[None]))[0]
-        self._ask_up_to((accepted >= self._needed).cumprod(axis=1).sum(axis=1))
-
-    @property
-    def _stressed(self) -> list[tuple[slice, int]]:
-        """As `CommitteeSearch` takes it."""
-        if self.stress is None:
-            return []
-        own, of_one = 1 + self.futures.count, self.stress.each * len(self.stress.strengths)
-        return [
-            (slice(own + i * of_one, own + i * of_one + strengths * self.stress.each), needed)
-            for i, (strengths, needed) in enumerate(self.wanted)
-            if strengths
-        ]
 
     def one(self, proposals: Float[np.ndarray, "n p"]) -> None:
         """Find the best record.
@@ -250,47 +240,81 @@ class _Committee:
         margin: float = LAST_BITS,
     ) -> tuple[CommitteeSearch, Reached | None]:
         """Search; raises DeadlineExceeded where the time ran out before anything was found."""
-        again = partial(self._searched, starts_raw=proposals, base_raw=base_raw, margin=margin)
-        search, reached = again(self.aimed, patience=PATIENCE if self.wanted else ROUNDS)
-        if reached is None and self.wanted and (near := search.nearest) is not None:
-            # Sets that nobody can satisfy make no answer impossible: each stress counts as far as it can be withstood.
-            self._ask_what_is_reachable(near)
-            search, reached = again(self.aimed)
+        again = partial(self._searched, cost_from=base_raw, margin=margin)
+        search = again(self.aimed, proposals)
         for target in sorted({self.share, self.asked} - {self.aimed}, reverse=True):
-            if reached is None:
-                search, reached = again(target)
-        if reached is None and self.stress is not None and base_raw is None:
+            if search.best is None:
+                self.draft.meter.check()
+                search = again(target, self.plain.rows_raw)
+        if search.best is None and self.stress is not None and base_raw is None:
             # Nothing keeps the margin of the method's own answer as well; without that, there may be an answer.
-            self.own_least, self.wanted = -math.inf, ()
-            search, reached = again(self.asked)
+            self.own_least = -math.inf
+            self.draft.meter.check()
+            search = again(self.asked, self.plain.rows_raw)
+        accepted, reached = search.accepted, search.tidiest()
         if reached is None:
             self.draft.meter.check()
+        elif self.stress is not None:
+            stronger = self._stronger(self.stress, search, reached, partial(again, search.share))
+            accepted, reached = [*accepted, *stronger.accepted], stronger.tidiest() or reached
         if reached is not None and self.by_surrogate:
-            reached = self._confirmed(search.accepted)
+            reached = self._confirmed(accepted)
         return search, reached
+
+    def _stronger(
+        self, stress: StressedModels, search: CommitteeSearch, reached: Reached, again: Callable[..., CommitteeSearch]
+    ) -> CommitteeSearch:
+        """Search among records that cost little more for one that withstands stress.
+
+        Sets that nobody can satisfy, or at a high price only, make no answer impossible or dear: where no record
+        withstands what is asked, each stress counts as far as the record withstands it that withstands most.
+        """
+        most = search.cost(reached.row_raw[None]) + STRESS_PRICE * self.draft.actions.cost(reached.row_raw[None])
+        again = partial(again, base_raw=reached.row_raw, most=float(most[0]))
+        stronger = again(self._affordable(search, most), needed=self.needed, patience=PATIENCE)
+        if stronger.best is None:
+            rows_raw = np.concatenate([reached.row_raw[None], self._affordable(search, most)])
+            accepted = np.minimum(stress.accepted(self.stressed.scores(rows_raw))[:, :, -1], self.needed)
+            stronger = again(rows_raw, needed=accepted[accepted.sum(axis=1).argmax()])
+        return stronger
+
+    def _affordable(self, search: CommitteeSearch, most: Float[np.ndarray, "1"]) -> Float[np.ndarray, "n p"]:
+        """The rows that were asked about, a search accepts and cost no more than this."""
+        rows_raw = self.plain.rows_raw
+        rows_raw = rows_raw[search.cost(rows_raw) <= most]
+        return rows_raw[search.accepts(rows_raw)]
 
     def _searched(
         self,
         share: float,
         starts_raw: Float[np.ndarray, "n p"],
-        base_raw: Float[np.ndarray, "p"] | None,
+        *,
+        cost_from: Float[np.ndarray, "p"] | None,
         margin: float,
+        base_raw: Float[np.ndarray, "p"] | None = None,
+        needed: Int[np.ndarray, "s"] | None = None,
+        most: float = math.inf,
         patience: int = ROUNDS,
-    ) -> tuple[CommitteeSearch, Reached | None]:
-        """Search with this target, among the records of earlier searches as well."""
+    ) -> CommitteeSearch:
+        """Search with this target, from the given records and on from a base record, the factual where absent.
+
+        Parameters
+        ----------
+        cost_from : the record from which the cost of changes counts; the factual where absent
+        needed : how many models of each stress must accept; none where absent
+        """
         draft = self.draft
-        draft.meter.check()
         # Cost counts from the member of a plan, or all members would end at the same record.
-        actions = draft.actions if base_raw is None else replace(draft.actions, factual_raw=base_raw)
+        actions = draft.actions if cost_from is None else replace(draft.actions, factual_raw=cost_from)
         search = CommitteeSearch(
             draft.actions,
-            self.scored,
+            self.plain.scores if needed is None else self._all_scores,
             share,
-            own_margin=max(margin, self.own_least) if base_raw is None else margin,
+            own_margin=max(margin, self.own_least) if cost_from is None else margin,
             plain=self.futures.count,
             bell=self.deviations < math.inf,
             sure=(self.share, self.deviations) if share == self.aimed else None,
-            stressed=self._stressed,
+            stressed=[] if self.stress is None or needed is None else _columns(self.futures.count, self.stress, needed),
             cost=lambda rows_raw: actions.cost(rows_raw) + CHANGE_COST * actions.changed(rows_raw),
             value=self.objective or actions.cost,
             admits=self.admits,
@@ -298,8 +322,10 @@ class _Committee:
             at_most=self.at_most,
             until=draft.problem.deadline,
             patience=patience,
+            most=most,
         )
-        return search, search.run(starts_raw, base_raw)
+        search.run(starts_raw, cost_from if base_raw is None else base_raw)
+        return search
 
     def _scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
         """Today's model, then the future ones; a remote model is paid per call, so its surrogate stands in for it."""
@@ -309,8 +335,11 @@ class _Committee:
             own = self.draft.candidates.rank(rows_raw)
         else:
             own = np.ones(len(rows_raw))
-        stressed = [] if self.stress is None else [self.stress.models.scores_raw(rows_raw)]
-        return np.column_stack([own, self.futures.scores_raw(rows_raw), *stressed])
+        return np.column_stack([own, self.futures.scores_raw(rows_raw)])
+
+    def _all_scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
+        """The same, then the stressed models."""
+        return np.column_stack([self.plain.scores(rows_raw), self.stressed.scores(rows_raw)])
 
     def _confirmed(self, accepted: list[Reached]) -> Reached | None:
         """The best of these records that today's model itself accepts, in one call."""

@@ -9,7 +9,8 @@ import pytest
 from app.recourse.actions.action_set import ActionSet, Constraints, action_set
 from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
 from app.recourse.models.linear import LinearModel
-from app.recourse.search.committee import CommitteeSearch, Scored
+from app.recourse.problem import AskedOnce
+from app.recourse.search.committee import CommitteeSearch
 
 MODELS = 20
 EMPTY = np.empty((0, 4))
@@ -200,9 +201,9 @@ def test_a_search_goes_on_from_what_an_earlier_one_asked(seed: int) -> None:
         asked.append(rows)
         return scores_of(models)(rows)
 
-    scored = Scored(ask)
-    strict = CommitteeSearch(actions, scored, 0.95).run(EMPTY)
-    lax = CommitteeSearch(actions, scored, 0.5).run(EMPTY)
+    scored = AskedOnce(ask)
+    strict = CommitteeSearch(actions, scored.scores, 0.95).run(EMPTY)
+    lax = CommitteeSearch(actions, scored.scores, 0.5).run(scored.rows_raw)
     rows, best = np.concatenate(asked), least_cost(actions, models, 0.5)
     assert len(np.unique(rows, axis=0)) == len(rows)
     assert lax is not None
@@ -213,7 +214,21 @@ def test_a_search_goes_on_from_what_an_earlier_one_asked(seed: int) -> None:
 def test_patience_ends_a_search_that_accepts_nothing() -> None:
     actions, models = action_set(SPACE, FACTUAL), committee(0)
     never = scores_of([LinearModel(w=m.w, c=m.c - 1e3) for m in models])
-    rows = {rounds: Scored(never) for rounds in (1, 6)}
+    rows = {rounds: AskedOnce(never) for rounds in (1, 6)}
     for rounds, scored in rows.items():
-        assert CommitteeSearch(actions, scored, 0.5, patience=rounds).run(EMPTY) is None
-    assert rows[1].rows < rows[6].rows
+        assert CommitteeSearch(actions, scored.scores, 0.5, patience=rounds).run(EMPTY) is None
+    assert len(rows[1].rows_raw) < len(rows[6].rows_raw)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_accepted_record_costs_more_than_most(seed: int) -> None:
+    actions, models = action_set(SPACE, FACTUAL), committee(seed)
+    free = CommitteeSearch(actions, scores_of(models), 0.5).run(EMPTY)
+    assert free is not None
+    search = CommitteeSearch(actions, scores_of(models), 0.95, most=1.05 * free.value)
+    found, best = search.run(EMPTY), least_cost(actions, models, 0.95)
+    assert found is None if best > 1.05 * free.value else found is not None and found.value <= 1.05 * free.value
+    rows = every_record(actions)
+    scores = scores_of(models)(rows)
+    good = (scores[:, 0] >= 0) & ((scores[:, 1:] >= 0).mean(axis=1) >= 0.95) & (actions.cost(rows) <= 1.05 * free.value)
+    assert (search.accepts(rows) == good).all()
