@@ -19,8 +19,9 @@ from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.rules import LinearRule
 from app.recourse.models.relu_network import ReluNetwork
 
-MOST_WORK = 2e9
-"""Multiplications, roughly, after which a search is open; not a time, so that the same question has the same answer."""
+MOST_WORK = 1e8
+"""Numbers, roughly, that are computed before a search is open: about a second. No time, so that the same question has
+the same answer."""
 
 TOGETHER, ENTRIES = 256, 1e6
 """Boxes that are bounded at once, and about how many numbers a matrix for all of them has at most."""
@@ -31,8 +32,8 @@ POINT = 1e-9
 ENOUGH = 0.999
 """Part of the cost of a record that is known below which cheaper ones are sought."""
 
-PER_BOX = 1e4
-"""What a box costs beside multiplications, in their number."""
+PER_BOX, PER_MULTIPLICATION = 1e3, 5e-3
+"""Work of a box beside its numbers, and of a multiplication in a product of matrices."""
 
 ROUNDING = 1e-6
 """Part of its terms by which a linear rule must be broken all over a box for the box to be left out."""
@@ -104,7 +105,8 @@ class NetworkBranching:
         )
         widths = [len(self._columns), *(len(bias) for _, bias in self.layers)]
         self._work = PER_BOX + 2 * sum(
-            u * sum(v * w for v, w in pairwise(widths[: k + 1])) for k, u in enumerate(widths)
+            u * sum(v * (1.0 + PER_MULTIPLICATION * w) for v, w in pairwise(widths[: k + 1]))
+            for k, u in enumerate(widths)
         )
         """For one box."""
         self._together = int(np.clip(ENTRIES / max(widths) ** 2, 1, TOGETHER))
