@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from itertools import takewhile
 
 from app.letters.language import Language
 from app.letters.notice import Lender, Notice, NoticeReason, NoticeWay
@@ -19,7 +20,7 @@ from app.recourse.features import Better, Feature, RawValue, Takes
 from app.recourse.features.expression import parse_expression
 from app.recourse.method_run import UNSEEN_WARNING
 from app.recourse.models.score import PointScale
-from app.recourse.promise import promise_text, ways_text
+from app.recourse.promise import promise_sentences, ways_text
 from app.recourse.reasons import Departure, departure, is_unadvised, reason_text, usual_text, value_text
 from app.recourse.shares import digits_apart
 from app.store.timestamps import timestamp
@@ -83,8 +84,14 @@ def notice_of(
     valid_months, valid_until = _validity(answer)
     digits = digits_apart(facts.threshold, _probabilities(answer))
     found = [one for one in answer["counterfactuals"] if len(_steps(one)) <= MOST_STEPS]
-    ways = tuple(_way(facts, one, number, features, language, valid_months, digits)
-                 for number, one in enumerate(found, start=1))  # fmt: skip
+    promises = [_promise(facts, one, features, language) for one in found]
+    # What is said first of all of them, and so the smallest number.
+    same = takewhile(lambda said: len(set(said)) == 1, zip(*promises, strict=False))
+    alike = [said[0] for said in same] if len(promises) > 1 else []
+    ways = tuple(
+        _way(facts, one, number, features, language, valid_months, digits, said[len(alike) :])
+        for number, (one, said) in enumerate(zip(found, promises, strict=True), start=1)
+    )
     reasons = facts.reasons or {"reasons": (), "against": None}
     together = (answer.get("plan") or {"validity": {}})["validity"].get("future") if len(ways) > 1 else None
     left_out = len(found) < len(answer["counterfactuals"])
@@ -130,7 +137,8 @@ def notice_of(
         offer_too_small=too_small,
         long_left_out=left_out,
         together=None if together is None else ways_text(together, len(ways), language.promise),
-        tried=_tried(found, ways),
+        alike=" ".join(alike) or None,
+        tried=_tried(found, promises),
         aged=any(_ages(facts, one) for one, way in zip(found, ways, strict=True) if not way.late),
         valid_until=language.date_text(valid_until),
     )
@@ -147,9 +155,16 @@ def _lines(
         yield fill(said, {"name": title_text(feature), "Name": title_text(feature), "to": text})
 
 
-def _tried(found: Sequence[Json], ways: Sequence[NoticeWay]) -> int | None:
+def _promise(facts: Facts, one: Json, features: Mapping[str, Feature], language: Language) -> tuple[str, ...]:
+    """The sentences about future models on one way; none where its values are not known yet."""
+    future = one["validity"].get("future")  # answers of earlier releases have none
+    labels = {name: feature.title for name, feature in features.items()}
+    return () if future is None or _states(facts, one) else promise_sentences(future, language.promise, labels)
+
+
+def _tried(found: Sequence[Json], promises: Sequence[Sequence[str]]) -> int | None:
     """Number of future models behind the intervals that promises state."""
-    futures = [one["validity"]["future"] for one, way in zip(found, ways, strict=True) if way.promise]
+    futures = [one["validity"]["future"] for one, said in zip(found, promises, strict=True) if said]
     return next((future["models"] for future in futures if not future.get("measured")), None)
 
 
@@ -300,14 +315,13 @@ def _steps(one: Json) -> list[str]:
 
 def _way(
     facts: Facts, one: Json, number: int, features: Mapping[str, Feature], language: Language, valid_months: float,
-    digits: int,
+    digits: int, promise: Sequence[str],
 ) -> NoticeWay:  # fmt: skip
     # Answers of earlier releases lack some of these.
-    current, future = one["validity"]["current"], one["validity"].get("future")
+    current = one["validity"]["current"]
     months, points = one.get("takes_months", 0.0), current.get("points")
     accepted = {c["feature"]: _accepted(c["accepted"]) for c in one["changes"] if c.get("accepted")}
     known = not _states(facts, one)
-    labels = {name: feature.title for name, feature in features.items()}
     return NoticeWay(
         number=number,
         steps=tuple(
@@ -324,5 +338,5 @@ def _way(
         else language.rating_text(current["probability"], digits),
         points=None if points is None or facts.scale is None or not known
         else language.points_text(points, facts.scale.threshold),
-        promise=None if future is None or not known else promise_text(future, language.promise, labels),
+        promise=" ".join(promise) or None,
     )  # fmt: skip

@@ -62,7 +62,7 @@ class NoticeWay(AnswerPart):
     points: str | None
     """Its points then, likewise."""
     promise: str | None
-    """What can be promised of future models, with the condition, likewise."""
+    """What can be promised of future models beyond `alike`, likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +139,8 @@ class Notice(AnswerPart):
     """Whether others have more steps."""
     together: str | None
     """What can be promised of at least one of several ways; null where that is less than half."""
+    alike: str | None
+    """What can be promised of each of several ways."""
     tried: int | None
     """Number of future models behind the promises; null without promises."""
     aged: bool

@@ -101,7 +101,7 @@ class ReportCommon(Strict):
     """What is asked about each record of a report."""
 
     method: OptionalMethod
-    """The method and its parameters; `robust_mpm` with its defaults when absent."""
+    """The method; `robust_mpm` with its defaults when absent."""
     constraints: Annotated[Constraints, Sent()] = Field(default_factory=Constraints)
     """What applicants cannot or will not do."""
     cost: OptionalCost

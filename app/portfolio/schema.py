@@ -47,7 +47,7 @@ class ComparisonRequest(Strict):
     source: Annotated[ReferenceSource | RecordsSource, Field(discriminator="kind")] | None = None
     """Whom to ask about; the reference records of the baseline when absent."""
     method: OptionalMethod
-    """The method and its parameters; `robust_mpm` with its defaults when absent."""
+    """The method; `robust_mpm` with its defaults when absent."""
     constraints: Annotated[Constraints, Sent()] = Field(default_factory=Constraints)
     """What applicants cannot or will not do."""
     cost: OptionalCost

@@ -128,7 +128,7 @@ class RecourseQuestion(ModelQuestion):
     """The fields of a request for recourse, without the applicant's record."""
 
     method: OptionalMethod
-    """The method and its parameters; `robust_mpm` with its defaults when absent."""
+    """The method; `robust_mpm` with its defaults when absent."""
     constraints: Annotated[Constraints, Sent()] = Field(default_factory=Constraints)
     """What this applicant cannot or will not do."""
     cost: OptionalCost

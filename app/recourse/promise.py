@@ -108,15 +108,20 @@ def promise_text(
     future : the object ``validity.future`` of an answer; fields that earlier releases lack may be absent
     labels : by column name, its label in the language of `phrases`
     """
+    return " ".join(promise_sentences(future, phrases, labels or {}))
+
+
+def promise_sentences(future: Mapping[str, Any], phrases: PromisePhrases, labels: Mapping[str, str]) -> tuple[str, ...]:
+    """The text of `promise_text` in its parts: what is promised, how far it holds, what was kept before."""
     said = [_first(future, phrases)]
     if not future.get("measured") and _least(future["interval"]) >= HALF:
-        said.append(_how_far(future.get("stressed"), phrases, labels or {}))
+        said.append(_how_far(future.get("stressed"), phrases, labels))
     if before := future.get("kept_before"):
         numbers = {"promises": before["promises"], "n": _floor(before["share"]), "months": before["months"]}
         # The smaller number is said first.
         at = 0 if not future.get("measured") and before["share"] < future["interval"][0] else len(said)
         said.insert(at, _filled(phrases.kept_before, numbers))
-    return " ".join(filter(None, said))
+    return tuple(filter(None, said))
 
 
 def ways_text(future: Mapping[str, Any], ways: int, phrases: PromisePhrases = ENGLISH) -> str:

@@ -873,3 +873,23 @@ def test_a_reason_against_the_stated_direction_is_compared_without_being_called_
     templates = Templates.read("general", None, "en")
     (said,) = notice_of(facts, templates.languages["en"], "general", LENDER).reasons
     assert (said.text, said.usual) == ("Loan amount: 20,800 EUR", "23,000 EUR")
+
+
+@pytest.mark.parametrize(("language", "once"), [("en", "at least 94 in 100"), ("de", "mindestens 94 von 100")])
+def test_ways_that_differ_in_how_far_they_hold_share_what_is_promised(language: str, once: str) -> None:
+    ways = [way(1, amount=15700, share=1.0), way(2, guarantor=True, share=1.0)]
+    for one, column in zip(ways, ("late", "amount"), strict=True):
+        one["validity"]["future"]["stressed"] = {
+            "holds_up_to": None, "column": column, "direction": "up", "lowest": 0.75, "models": 12,
+            "curve": [{"strength": 1.0, "share": 0.75}],
+        }  # fmt: skip
+    templates = Templates.read("general", None, "en")
+    told = notice(templates, language, counterfactuals=ways)
+    letter = " ".join(templates.text(told).split())
+    assert told.alike is not None
+    assert letter.count(once) == 1
+    assert letter.index(once) < letter.index("Way 1" if language == "en" else "Weg 1")
+    for one in told.ways:
+        assert one.promise is not None
+        assert one.promise in letter
+    assert told.ways[0].promise != told.ways[1].promise
