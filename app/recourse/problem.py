@@ -165,9 +165,9 @@ class Robustness(InputPart):
     """Share of the model's future models that must accept the answer; the search asks one half of them, and
     `validity.future` reports the other half. Needs a model with future models; null asks for none."""
     under: Under | None = None
-    """`stress`: as many must accept it if applicants change in a way that was rehearsed, and it keeps the margin that
-    the method's own answer has. `same`: if they stay as they are, cheaper and less safe. Null is `stress` where
-    stresses were rehearsed."""
+    """`stress`: as many must accept it if applicants change in a way that was rehearsed, as far as 15 % of the cost
+    buys that, and it keeps the margin that the method's own answer has. `same`: if they stay as they are, cheaper and
+    less safe. Null is `stress` where stresses were rehearsed."""
 
 
 class AskedOnce:
