@@ -155,14 +155,29 @@ def test_what_is_not_there_has_no_letter(client: httpx.Client, running: Any) -> 
     assert set(faults(client.get(f"/recourse/{recourse_id}/notice?format=pdf"))) == {""}
 
 
+OFFERED = {
+    "age": 41, "monthly_income": 2684.0, "monthly_debt": 282.0, "card_utilisation": 80.0, "late_payments": 0,
+    "amount": 11600, "term": 30, "employment": "over 7 years", "savings": "under 1,000 EUR", "housing": "rented",
+    "purpose": "debt consolidation", "guarantor": False,
+}  # fmt: skip
+"""Of the demo, who gets more than half of the amount."""
+
+
 @pytest.mark.slow
-def test_the_page_prints_on_one_sheet(browser: Any, demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With four reasons, three ways of two or three steps each, an address and who signs; of every regime."""
+@pytest.mark.parametrize(
+    ("asked", "offers"),
+    [(REASONS_EXAMPLES["accepted"]["value"] | {"horizon_months": 24}, False),
+     ({"model": "consumer-loan", "applicant": OFFERED}, True)],
+)  # fmt: skip
+def test_the_page_prints_on_one_sheet(
+    browser: Any, demo: Any, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], offers: bool
+) -> None:
+    """With four reasons, three ways of up to three steps each, an address, who signs, and an offer; of every regime."""
     notices = demo.app.state.service.notices
     monkeypatch.setattr(notices, "_lender", replace(LENDER, signatory=("J. Doe", "Head of Credit")))
     sent_to = "&addressee=".join(("", "Ms Ada Example", "1 Example Street", "12345 Sample Town", "Sampleland"))
-    body = {**REASONS_EXAMPLES["accepted"]["value"], "count": 3, "reasons": True, "horizon_months": 24}
-    answer = httpx.post(f"{demo.url}/recourse", json=body, timeout=30).json()
+    monkeypatch.setattr(notices, "_offer_share", 0.5)
+    answer = httpx.post(f"{demo.url}/recourse", json={**asked, "count": 3, "reasons": True}, timeout=30).json()
     assert len(answer["counterfactuals"]) == 3
     page = browser.new_page()
     try:
@@ -173,6 +188,7 @@ def test_the_page_prints_on_one_sheet(browser: Any, demo: Any, monkeypatch: pyte
                 f"{demo.url}/recourse/{answer['id']}/notice?format=html&lang={language}{sent_to}&applied_on=2026-03-01"
             )
             assert page.locator(".addressee").count() == 1
+            assert bool({"Other terms", "Andere Bedingungen"} & {*page.locator("h2").all_inner_texts()}) is offers
             assert page.locator("h1").count() == 1
             sheets = re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True))
             counted[regime, language] = len(sheets)
