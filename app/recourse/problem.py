@@ -166,8 +166,8 @@ class Robustness(InputPart):
     `validity.future` reports the other half. Needs a model with future models; null asks for none."""
     under: Under | None = None
     """`stress`: as many must accept it if applicants change in a way that was rehearsed, as far as 15 % of the cost
-    buys that, with the margin of the method's own answer. `same`: if they stay as they are, cheaper and less safe. Null
-    is `stress` where stresses were rehearsed."""
+    buys that, with the margin of the method's own answer. `same`: if they stay as they are. Null is `stress` where
+    stresses were rehearsed."""
 
 
 class AskedOnce:
