@@ -37,7 +37,7 @@ from app.registry.adapters.ubjson import parse as parse_ubjson
 from app.registry.manifest import Manifest
 from app.registry.version import LoadedModel
 
-USUAL = {"eta": 0.1, "max_depth": 4, "rounds": 100}
+USUAL: Tuned = {"eta": 0.1, "max_depth": 4, "rounds": 100}
 """Parameters of trees that stand in for a model of another kind."""
 
 THREADS = 1
@@ -92,12 +92,12 @@ class _BoostedRecipe(RecipeOfOneManifest):
 
     Parameters
     ----------
-    stand_in : whether the model is of another kind, and has no parameters that could be read
+    stand_in : parameters where the model is of another kind, whose file has none that could be read
     """
 
     block = 1
 
-    def __init__(self, model: LoadedModel, manifest: Manifest, *, stand_in: bool = False) -> None:
+    def __init__(self, model: LoadedModel, manifest: Manifest, *, stand_in: Tuned | None = None) -> None:
         super().__init__(model, manifest)
         self.stand_in = stand_in
 
@@ -119,12 +119,12 @@ class XgboostRecipe(_BoostedRecipe):
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
         """Find the training parameters, under XGBoost's names.
 
-        They are those of today's model or, where boosted trees stand in for a model of another kind, usual ones.
+        They are those of today's model, or of the trees that stand in for a model of another kind.
         """
         with library("xgboost"):
             import xgboost  # noqa: F401
-        if self.stand_in:
-            return dict(USUAL)
+        if self.stand_in is not None:
+            return dict(self.stand_in)
         registered = self.model.registered
         return xgboost_parameters(read_artifact(registered.manifest, registered.directory))
 
@@ -268,12 +268,12 @@ class LightgbmRecipe(_BoostedRecipe):
     def tune(self, records: Records, pilots: Sequence[Sample]) -> Tuned:  # noqa: ARG002
         """Find the training parameters, under LightGBM's names.
 
-        They are those of today's model or, where boosted trees stand in for a model of another kind, usual ones.
+        They are those of today's model, or of the trees that stand in for a model of another kind.
         """
         with library("lightgbm"):
             import lightgbm  # noqa: F401
-        if self.stand_in:
-            return {"rounds": USUAL["rounds"], "learning_rate": USUAL["eta"], "num_leaves": 15}
+        if self.stand_in is not None:
+            return {"rounds": self.stand_in["rounds"], "learning_rate": self.stand_in["eta"], "num_leaves": 15}
         registered = self.model.registered
         return lightgbm_parameters(read_artifact(registered.manifest, registered.directory).decode())
 

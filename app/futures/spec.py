@@ -17,7 +17,7 @@ from app.futures.network import NetworkRecipe
 from app.futures.recipe import PILOT, Recipe, Tuned
 from app.futures.records import Records, reference_records, samples
 from app.futures.stacks import Kind
-from app.futures.stand_in import StandInRecipe
+from app.futures.stand_in import StandInRecipe, twin_of_model
 from app.futures.store import SPEC, Json, Part, Source, can_have_futures
 from app.futures.supplied import SuppliedRecipe
 from app.futures.training_command import CommandRecipe
@@ -120,7 +120,7 @@ def specified(
     ------
     RehearsalFailed, ModelRefused, ModelUnusable : no source can make future models; the error is that of the last one
     """
-    sources = possible_sources(loaded.registered.manifest, choices, material)
+    sources = _sources(loaded, choices, material)
     pilots = samples(records, choices.records, choices.seed, range(PILOT, PILOT + PILOTS))
     for source in sources:
         try:
@@ -172,6 +172,12 @@ def possible_sources(manifest: Manifest, choices: Choices, material: Material) -
     return retrained
 
 
+def _sources(loaded: LoadedModel, choices: Choices, material: Material) -> list[Source]:
+    """The same without estimators that nobody asked for and that have twins: hundreds of them are slow to ask."""
+    found = possible_sources(loaded.registered.manifest, choices, material)
+    return found[1:] if len(found) > 1 and twin_of_model(loaded) is not None else found
+
+
 def outlook(loaded: LoadedModel) -> str:
     """A sentence that says which future models a server will make of a version, and what this means for answers.
 
@@ -184,10 +190,12 @@ def outlook(loaded: LoadedModel) -> str:
         return none.format("the manifest has no label" if manifest.label is None else "the manifest wants none")
     try:
         records = reference_records(loaded)
-        sources = possible_sources(manifest, choices, Material())
+        sources = _sources(loaded, choices, Material())
     except RehearsalFailed as error:
         return none.format(error.sentence.rstrip("."))
     why = f"no recipe trains {'points' if manifest.points else f'a model of the format {manifest.artifact.format}'}"
+    if manifest.artifact.format is Format.SKLEARN and not manifest.points:
+        why = "trees of XGBoost with the same parameters, as hundreds of scikit-learn's take seconds for each answer"
     if choices.source == "stand_in":
         why = "the manifest says so"
     if sources[0] == "retrained":

@@ -1,6 +1,7 @@
 """Many models of one kind, packed into few files and scored by few calls.
 
-Networks are kept as stacked weights, linear models as one matrix, boosted trees as one ensemble of many classes. Models
+Networks are kept as stacked weights, linear models as one matrix, boosted trees as one ensemble of many classes, and
+pipelines that end in a linear classifier as the weights of what it makes of each value. Models
 of other kinds are kept as they are, and asked one after the other.
 
 Scores are those of the models' own black boxes, in the units of `app.recourse.models.black_box`: favourable iff >= 0.
@@ -215,6 +216,31 @@ class LinearStack:
         return lambda X: scores_of(X @ weights + intercepts, offset)
 
 
+class EstimatorStack:
+    """Packs linear classifiers of scikit-learn, behind whatever they were fitted with, into one matrix of weights."""
+
+    def pack(self, kind: Kind, members: Sequence[bytes]) -> Files | None:
+        """One file with the weights of all members; None if one is not linear over the features of a raw record."""
+        from app.registry.adapters.sklearn_linear import weights_of
+        from app.registry.adapters.sklearn_model import read_content
+
+        found = []
+        for content in members:
+            estimator = read_content(kind.manifest.file.path, content, kind.trust)
+            weights = weights_of(estimator, kind.manifest, kind.space)
+            if weights is None:
+                return None
+            found.append(weights)
+        return {"estimators.npz": _npz(weights=np.array(found))}
+
+    def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
+        """A function from raw rows (n, p) to the scores (n, k) by all members."""
+        from app.registry.adapters.sklearn_linear import Design
+
+        weights, offset, design = _arrays(files["estimators.npz"])["weights"].T.copy(), kind.offset, Design(kind.space)
+        return lambda rows: scores_of(design.of(rows) @ weights[:-1] + weights[-1], offset)
+
+
 class NetworkStack:
     """Packs networks of one architecture; in the array of each layer, the first axis runs over the networks."""
 
@@ -387,6 +413,7 @@ STACKS: dict[str, Stack] = {
     "network": NetworkStack(),
     "xgboost": XgboostStack(),
     "lightgbm": LightgbmStack(),
+    "estimator": EstimatorStack(),
     "apart": Apart(),
 }
 """By the name that is kept with the files."""
@@ -396,6 +423,7 @@ OF_FORMAT = {
     Format.TORCH: "network",
     Format.XGBOOST: "xgboost",
     Format.LIGHTGBM: "lightgbm",
+    Format.SKLEARN: "estimator",
 }
 """The stack of each format; `apart` for the others."""
 

@@ -1,9 +1,10 @@
 """Models that stand in for the next ones of a model that cannot be retrained: a graph, a remote model, a failed recipe.
 
-Boosted trees, networks and logistic regressions are fitted to the label, and the family is taken that agrees most
-with today's model on reference records that it has not seen. Each decides at the threshold at which its family
-accepts as many of these as today's model does: a model's own threshold means little to a family that is calibrated
-otherwise.
+Trees of scikit-learn have XGBoost's, trained with the same parameters: they vary as these do from one training to the
+next, decide at the same threshold, and hundreds of them are asked at once. For others, boosted trees, networks and
+logistic regressions are fitted to the label, and the family is taken that agrees most with today's model on reference
+records that it has not seen. Each decides at the threshold at which its family accepts as many of these as today's
+model does: a model's own threshold means little to a family that is calibrated otherwise.
 
 Without a label they are fitted to the model's own decisions, which understates what retraining changes.
 """
@@ -16,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import ModelRefused, ModelUnusable, RehearsalFailed
-from app.futures.boosted import LightgbmRecipe, XgboostRecipe
+from app.futures.boosted import USUAL, LightgbmRecipe, XgboostRecipe
 from app.futures.estimator import EstimatorRecipe
 from app.futures.linear import LinearRecipe
 from app.futures.network import NetworkRecipe, model_loss
@@ -24,7 +25,8 @@ from app.futures.recipe import Recipe, Tuned
 from app.futures.records import Records, Sample
 from app.observability import log
 from app.recourse.models.black_box import BlackBox, Input
-from app.recourse.models.score import Output, sigmoid
+from app.recourse.models.score import Output, logit, sigmoid
+from app.registry.adapters.sklearn_twins import twin_of
 from app.registry.artifact import Activation, Architecture, Artifact, Format
 from app.registry.manifest import Manifest
 from app.registry.version import LoadedModel
@@ -58,6 +60,8 @@ class StandInRecipe:
         """The recipe of each model family that the installed libraries can train, by the family's name."""
         model = self.model
         found: dict[str, Recipe] = {}
+        if (twin := twin_of_model(model)) is not None:
+            return {"boosted": XgboostRecipe(model, self._described(Format.XGBOOST), stand_in=twin)}
         trees_only = model.registered.columns.has_nan
         if not trees_only:
             found["linear"] = LinearRecipe(model, self._described(Format.LINEAR), compare=False)
@@ -69,10 +73,10 @@ class StandInRecipe:
             found["network"] = NetworkRecipe(model, self._described(Format.TORCH), target)
         if find_spec("xgboost") is not None:
             described = self._described(Format.XGBOOST)
-            found["boosted"] = XgboostRecipe(model, described, stand_in=True)
+            found["boosted"] = XgboostRecipe(model, described, stand_in=USUAL)
         elif find_spec("lightgbm") is not None:
             described = self._described(Format.LIGHTGBM)
-            found["boosted"] = LightgbmRecipe(model, described, stand_in=True)
+            found["boosted"] = LightgbmRecipe(model, described, stand_in=USUAL)
         elif find_spec("sklearn") is not None and find_spec("skops") is not None:
             found["boosted"] = _histograms(model, self._described(Format.SKLEARN))
         return found
@@ -110,7 +114,8 @@ class StandInRecipe:
             member: BlackBox = self.score(described, content)
             logits.append(member.score_raw(reference.rows_raw[unseen]) + member.offset)
             today.append(accepted[unseen])
-        threshold = _threshold(np.concatenate(logits), np.concatenate(today))
+        own = self._own_threshold(inner)
+        threshold = _threshold(np.concatenate(logits), np.concatenate(today)) if own is None else own
         alike = [float(((z >= threshold) == yes).mean()) for z, yes in zip(logits, today, strict=True)]
         return {
             "format": described.artifact.format.value,
@@ -118,6 +123,13 @@ class StandInRecipe:
             "agreement": round(float(np.mean(alike)), 4),
             "recipe": inner,
         }
+
+    def _own_threshold(self, inner: Tuned) -> float | None:
+        """The logit at which twins decide as today's model does; None for other families, and without probabilities."""
+        least = self.model.black_box.probability_of(0.0)
+        if least is None or twin_of_model(self.model) is None:
+            return None
+        return 4.0 * (least - 0.5) if "num_parallel_tree" in inner else logit(np.array(least)).item()
 
     def _described(self, kind: Format) -> Manifest:
         """A model of another format over the same encoded columns."""
@@ -138,6 +150,13 @@ class StandInRecipe:
                 "label": None,
             }
         )
+
+
+def twin_of_model(model: LoadedModel) -> Tuned | None:
+    """Parameters with which XGBoost trains trees like those of a scikit-learn model; None for other models."""
+    if model.registered.manifest.artifact.format is not Format.SKLEARN or find_spec("xgboost") is None:
+        return None
+    return twin_of(EstimatorRecipe.of_model(model).estimator)
 
 
 PATHS = {

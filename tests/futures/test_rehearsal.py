@@ -1,6 +1,7 @@
 """Future models of every format: made, kept, loaded, and scored as each of them would be by itself."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from app.errors import RehearsalFailed, RehearsalRunning
 from app.futures import rehearsal
 from app.futures.records import sample
 from app.futures.rehearsal import area, rehearse
-from app.futures.spec import Choices, Material, choices_of
+from app.futures.spec import Choices, Material, choices_of, outlook
 from app.futures.store import load_futures, read_record, status
 from app.recourse.models.black_box import Input
 from app.registry.version import RegisteredModel
@@ -71,7 +72,8 @@ def test_every_format_can_be_retrained(model: RegisteredModel, monkeypatch: pyte
 
     monkeypatch.setattr(rehearsal._Rehearsal, "_checked", noting)
     steps: list[tuple[int, int]] = []
-    record = rehearse(model, FEW, progress=lambda done, total: steps.append((done, total)))
+    retrained = replace(FEW, source="retrained")
+    record = rehearse(model, retrained, progress=lambda done, total: steps.append((done, total)))
     assert record.source == "retrained"
     assert record.labels == "outcomes"
     assert steps[0] == (0, 10)
@@ -96,6 +98,36 @@ def test_every_format_can_be_retrained(model: RegisteredModel, monkeypatch: pyte
     assert (found["status"], found["search"], found["held_back"]) == ("ready", 6, 4)
     assert 0.6 < found["agreement"] <= 1.0
     assert not (model.directory / "futures.partial").exists()
+
+
+@pytest.mark.parametrize(("kind", "source"), [("forest", "stand_in"), ("pipeline", "retrained")])
+def test_trees_of_an_estimator_have_twins_and_a_linear_pipeline_is_one_matrix(
+    tmp_path: Path, kind: str, source: str
+) -> None:
+    model = registered(tmp_path, MODELS[kind])
+    record = rehearse(model, FEW)
+    assert record.source == source
+    assert ("stand-ins" in outlook(model.load())) == (source == "stand_in")
+    if source == "retrained":
+        assert {one.stack for one in record.sets.values()} == {"estimator"}
+
+
+@pytest.mark.parametrize("kind", ["forest", "histograms"])
+def test_twins_vary_as_the_estimators_do(tmp_path: Path, kind: str) -> None:
+    """As many of XGBoost's trees accept a record as of those that scikit-learn trains."""
+    shares = []
+    for source in ("retrained", "stand_in"):
+        model = registered(tmp_path / source, MODELS[kind])
+        rehearse(model, replace(FEW, source=source, search=24, held_back=24))
+        futures = load_futures(model)
+        assert futures is not None
+        rows_raw = model.load().reference.rows_raw
+        shares.append((futures.search.shares(rows_raw), futures.held_back.shares(rows_raw)))
+    (own, other), (twins, _) = shares
+    assert ((own > 0.1) & (own < 0.9)).sum() > 10
+    assert abs(float((twins - own).mean())) < 0.05
+    # Hardly farther than two sets of the estimators are from each other.
+    assert np.abs(twins - own).mean() < 1.5 * np.abs(other - own).mean()
 
 
 @pytest.mark.parametrize("label", [True, False])

@@ -113,7 +113,8 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
         return with_boxes(black_box, _tree(estimator), edges, chosen)
     if manifest.output in (Output.PROBABILITY, Output.LOGIT):
         column = estimator.classes_.tolist().index(manifest.favourable)
-        return replace(black_box, forest=forest_of(estimator, table, column))
+        forest = forest_of(estimator, table, column, numbers_of(manifest, space), names_of(estimator) or ())
+        return replace(black_box, forest=forest)
     return black_box
 
 
@@ -244,20 +245,26 @@ def _method_faults(estimator: Any, manifest: Manifest) -> list[Fault]:
 
 def _chosen(estimator: Any, manifest: Manifest, space: FeatureSpace) -> tuple[np.ndarray | None, list[Fault]]:
     """The encoded columns that an estimator takes, as `chosen_columns` has them."""
-    names = _names(estimator)
+    names = names_of(estimator)
     count = int(getattr(estimator, "n_features_in_", space.d))
     return chosen_columns(names, count, space, manifest.file.map)
 
 
-def _names(estimator: Any) -> list[str] | None:
-    """Names of the columns that an estimator was fitted on; None for an array."""
+def names_of(estimator: Any) -> list[str] | None:
+    """The names of the columns that an estimator was fitted on; None for an array."""
     names = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
     return names if names and names != [f"Column_{j}" for j in range(len(names))] else None
 
 
+def numbers_of(manifest: Manifest, space: FeatureSpace) -> set[str]:
+    """The columns of a raw table that are numbers, by the estimator's own names."""
+    names = raw_names(manifest.file.map, space) if manifest.input is Input.RAW else ()
+    return {name for name, feature in zip(names, space.features, strict=False) if feature.is_number}
+
+
 def _table_faults(estimator: Any, manifest: Manifest, space: FeatureSpace) -> list[Fault]:
     """Faults of an estimator that was fitted on another table than that of the manifest's features."""
-    fitted, own = _names(estimator), raw_names(manifest.file.map, space)
+    fitted, own = names_of(estimator), raw_names(manifest.file.map, space)
     if fitted is None:
         detail = "raw needs an estimator that was fitted on a DataFrame; this one does not know its columns"
         return [Fault("/input", detail)]
@@ -305,7 +312,7 @@ def _predict(estimator: Any, manifest: Manifest, table: Table) -> Predict:
 
 def input_table(estimator: Any, manifest: Manifest, space: FeatureSpace) -> Table:
     """The function that converts encoded points or raw rows to the array or DataFrame that the estimator takes."""
-    names = _names(estimator)
+    names = names_of(estimator)
     if manifest.input is Input.ENCODED:
         return _matrix(names, _chosen(estimator, manifest, space)[0])
     if names is None:

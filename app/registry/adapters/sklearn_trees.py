@@ -1,6 +1,6 @@
 """The leaves of scikit-learn's forests and gradient boosting, alone or at the end of a pipeline."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -10,16 +10,13 @@ from jaxtyping import Float
 from app.recourse.models.forest import Forest
 from app.recourse.models.tree_boxes import single_precision_edge
 from app.recourse.models.tree_leaves import Splits
+from app.registry.adapters.sklearn_columns import in_two, is_by_column
 from app.registry.adapters.trees import LARGEST_FOREST
 
-COLUMN_BY_COLUMN = frozenset({
-    "MaxAbsScaler", "MinMaxScaler", "MissingIndicator", "OneHotEncoder", "OrdinalEncoder", "RobustScaler",
-    "SimpleImputer", "StandardScaler",
-})  # fmt: skip
-"""Transformers whose columns each follow from one column, affinely where that is a number."""
 
-
-def forest_of(estimator: Any, table: Callable[[np.ndarray], Any], column: int) -> Forest | None:
+def forest_of(
+    estimator: Any, table: Callable[[np.ndarray], Any], column: int, numbers: Collection[str], names: Collection[str]
+) -> Forest | None:
     """The leaves of a forest or of gradient boosting for two classes; None of another estimator, and of too many.
 
     The mean of a forest is the probability of its class with index `column`; the sum of gradient boosting is linear in
@@ -28,14 +25,12 @@ def forest_of(estimator: Any, table: Callable[[np.ndarray], Any], column: int) -
     Parameters
     ----------
     table : converts the input of the black box to that of `estimator`
+    numbers, names : its columns that are numbers, and all of them
     """
     from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier, RandomForestClassifier
-    from sklearn.pipeline import Pipeline
 
-    last, transform = estimator, None
-    if type(estimator) is Pipeline:
-        last, transform = estimator[-1], estimator[:-1]
-    if not _is_plain(transform) or len(getattr(last, "classes_", ())) != 2:
+    transform, last = in_two(estimator)
+    if not is_by_column(transform, numbers, names) or len(getattr(last, "classes_", ())) != 2:
         return None
     if type(last) in (RandomForestClassifier, ExtraTreesClassifier):
         trees = [(one.tree_, _shares(one.tree_.value, column) / len(last.estimators_)) for one in last.estimators_]
@@ -61,24 +56,6 @@ def forest_of(estimator: Any, table: Callable[[np.ndarray], Any], column: int) -
 def _shares(value: Float[np.ndarray, "k 1 2"], column: int) -> Float[np.ndarray, "k"]:
     """Of each node the share of the class with index `column`."""
     return np.asarray(value[:, 0, column] / value[:, 0].sum(axis=1))
-
-
-def _is_plain(transform: Any) -> bool:
-    """Whether each column of the output follows from one column of the table."""
-    if transform is None or isinstance(transform, str):  # passthrough, drop
-        return True
-    name, parts = type(transform).__name__, list[Any]()
-    if not type(transform).__module__.startswith("sklearn."):
-        return False
-    if name == "Pipeline":
-        parts = [part for _, part in transform.steps]
-    elif name == "ColumnTransformer":
-        parts = [part for _, part, _ in transform.transformers_]
-    elif name == "FunctionTransformer":
-        return transform.func is None  # a column that is passed on
-    elif name not in COLUMN_BY_COLUMN:
-        return False
-    return all(map(_is_plain, parts))
 
 
 def _matrix(table: Callable[[np.ndarray], Any], transform: Any, rows: np.ndarray) -> Float[np.ndarray, "n d"]:
