@@ -109,7 +109,7 @@ def notice_about(
     if reports and not reported:
         missing += (REPORTED,)
     if missing and not draft:
-        raise NoticeIncomplete(f"The letter has to state what is not set: {', '.join(missing)}.")
+        raise NoticeIncomplete(f"The letter lacks settings that it states: {', '.join(missing)}.")
     # A draft names the setting where its value will stand.
     for setting in unset:
         name, value = setting.removeprefix(LENDER).lower(), f"[{setting}]"
@@ -133,9 +133,9 @@ def notice_about(
     )
     if notice.unnamed and templates.regime in ALL_REASONS:
         if not draft:
-            raise NoticeIncomplete(f"The letter has to state {UNNAMED.format(notice.unnamed)}.")
+            raise NoticeIncomplete(f"The letter has to name {UNNAMED.format(notice.unnamed)}.")
         missing += (UNNAMED.format(notice.unnamed),)
     words = missing_words(facts, notice, spoken, templates.default)
     if words and not draft:
-        raise NoticeIncomplete(f"The letter has to state what has no words: {', '.join(words)}.")
+        raise NoticeIncomplete(f"The letter lacks words: {', '.join(words)}.")
     return replace(notice, missing=missing + words)

@@ -31,6 +31,8 @@ class Language(InputPart):
     """How long a way takes, with ``{time}``."""
     percent: str
     """A share, with ``{n}``."""
+    applied: str = "{to} (in your application: {from})"
+    """A term that is offered, and what was applied for."""
     at_once: str = "more than {n} at the same time"
     """Changes that the request ruled out."""
     partly: str = "{name} in part"

@@ -1,5 +1,7 @@
 """What a letter to an applicant says: `notice_of` makes it from a recorded answer, in words that people read."""
 
+import math
+from calendar import monthrange
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -14,13 +16,13 @@ from app.questions.ways import changes_in_order
 from app.recourse.actions.accepted_values import AcceptedValues
 from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.phrases import fill
-from app.recourse.actions.sentences import about_text, change_text, title_text
+from app.recourse.actions.sentences import about_text, change_text, days_text, title_text
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.features import Better, Feature, RawValue, Takes
 from app.recourse.features.expression import parse_expression
 from app.recourse.method_run import UNSEEN_WARNING
 from app.recourse.models.score import PointScale
-from app.recourse.promise import promise_sentences, ways_text
+from app.recourse.promise import promise_sentences, states_share
 from app.recourse.reasons import Departure, departure, is_unadvised, reason_text, usual_text, value_text
 from app.recourse.shares import digits_apart
 from app.store.timestamps import timestamp
@@ -93,10 +95,8 @@ def notice_of(
         for number, (one, said) in enumerate(zip(found, promises, strict=True), start=1)
     )
     reasons = facts.reasons or {"reasons": (), "against": None}
-    together = (answer.get("plan") or {"validity": {}})["validity"].get("future") if len(ways) > 1 else None
     left_out = len(found) < len(answer["counterfactuals"])
-    if left_out or any(_states(facts, one) for one in found) or (together and together["any_interval"][0] < 0.5):
-        together = None
+    known, unknown = _by_knowledge(facts)
     offer, too_small = ((), False) if offer_share is None else _offer(facts, features, language, offer_share)
     probability, points = factual and factual["probability"], factual and factual.get("points")
     accepts = None if facts.scale is None else language.points_text(facts.scale.threshold, facts.scale.threshold)
@@ -131,15 +131,15 @@ def notice_of(
         reasons=_reasons(reasons["reasons"], {one.name: one for one in facts.features}, language),
         compared_with=None if not reasons["reasons"] else _compared(reasons["against"], language),
         unnamed=_unnamed(reasons, language),
-        reported=tuple(_lines(facts.reported, facts.applicant, features, language)),
+        reported=tuple(_lines(known, facts.applicant, features, language)),
+        unreported=tuple(_unknown(features[name], facts.applicant[name], language) for name in unknown),
         ways=ways,
         offer=offer,
         offer_too_small=too_small,
+        ways_last=bool(offer) and all(_lasts(one, answer["offer"]) for one in found),
         long_left_out=left_out,
-        together=None if together is None else ways_text(together, len(ways), language.promise),
         alike=" ".join(alike) or None,
         tried=_tried(found, promises),
-        aged=any(_ages(facts, one) for one, way in zip(found, ways, strict=True) if not way.late),
         valid_until=language.date_text(valid_until),
     )
 
@@ -165,7 +165,32 @@ def _promise(facts: Facts, one: Json, features: Mapping[str, Feature], language:
 def _tried(found: Sequence[Json], promises: Sequence[Sequence[str]]) -> int | None:
     """Number of future models behind the intervals that promises state."""
     futures = [one["validity"]["future"] for one, said in zip(found, promises, strict=True) if said]
-    return next((future["models"] for future in futures if not future.get("measured")), None)
+    return next((future["models"] for future in futures if states_share(future)), None)
+
+
+def _lasts(one: Json, offer: Json) -> bool:
+    """Whether more future models accept a way than an offer, by the share and by the lower end of its interval."""
+    way, terms = one["validity"].get("future"), offer.get("future")
+    if not way or not terms or way.get("measured") or terms.get("measured"):
+        return False
+    return bool(way["probability"] > terms["probability"] and way["interval"][0] > terms["interval"][0])
+
+
+def _by_knowledge(facts: Facts) -> tuple[list[str], list[str]]:
+    """Names of the reported features with a value, and of those for which the bureau had none."""
+    reported = {one.name: one for one in facts.features if one.name in facts.reported}
+
+    def unknown(name: str) -> bool:
+        raw = facts.applicant[name]
+        return raw is None or (reported[name].is_number and reported[name].parse(raw) in reported[name].special)
+
+    return [name for name in facts.reported if not unknown(name)], [name for name in facts.reported if unknown(name)]
+
+
+def _unknown(feature: Feature, raw: RawValue, language: Language) -> str:
+    """A feature without a value, with what its code means."""
+    meaning = "" if raw is None else f" ({value_text(feature, feature.parse(raw), language.phrases)})"
+    return f"{title_text(feature)}{meaning}"
 
 
 def _offer(
@@ -190,7 +215,8 @@ def _offer(
         feature = features[name]
         new, asked = (value_text(feature, feature.parse(record[name]), language.phrases)
                       for record in (offer["applicant"], facts.applicant))  # fmt: skip
-        lines.append(f"{title_text(feature)}: {new}" + (f" ({asked})" if new != asked else ""))
+        said = fill(language.applied, {"to": new, "from": asked}) if new != asked else new
+        lines.append(f"{title_text(feature)}: {said}")
     return tuple(lines), False
 
 
@@ -313,6 +339,22 @@ def _steps(one: Json) -> list[str]:
     return [change["feature"] for change in changes_in_order(one) if not change.get("by_time")]
 
 
+def _time_text(answer: Json, months: float, valid_months: float, language: Language) -> str:
+    """About how long a way takes, in days where whole weeks or months would end after the letter that it ends within.
+
+    Months of the calendar are longer than those that the search counts in.
+    """
+    start, days = datetime.fromisoformat(answer["created_at"]).date(), math.ceil(months * DAYS_PER_MONTH - 1e-6)
+    if months < 2.0 and months != 1.0:
+        rounded = 7 * math.ceil(days / 7)
+    else:
+        year, month = divmod(start.year * 12 + start.month - 1 + math.ceil(months - 1e-6), 12)
+        rounded = (date(year, month + 1, min(start.day, monthrange(year, month + 1)[1])) - start).days
+    if months <= valid_months and rounded > valid_months * DAYS_PER_MONTH:
+        return days_text(days, language.phrases)
+    return about_text(months, language.phrases)
+
+
 def _way(
     facts: Facts, one: Json, number: int, features: Mapping[str, Feature], language: Language, valid_months: float,
     digits: int, promise: Sequence[str],
@@ -331,8 +373,10 @@ def _way(
             )
             for name in _steps(one)
         ),
-        time=language.takes.replace("{time}", about_text(months, language.phrases)) if months > 0.0 else None,
+        time=None if months <= 0.0
+        else language.takes.replace("{time}", _time_text(facts.answer, months, valid_months, language)),
         late=months > valid_months,
+        aged=_ages(facts, one),
         rating=None
         if current["probability"] is None or points is not None or not known
         else language.rating_text(current["probability"], digits),

@@ -57,6 +57,8 @@ class NoticeWay(AnswerPart):
     """How long it takes; null where the model says nothing of it."""
     late: bool
     """Whether it takes longer than the letter is valid."""
+    aged: bool
+    """Whether time itself changes something in the application until then."""
     rating: str | None
     """The model's rating then; null where it has points, or a value is not known yet."""
     points: str | None
@@ -129,22 +131,22 @@ class Notice(AnswerPart):
     """Share of what lowered the score that no letter names; null where each reason has more."""
     reported: tuple[str, ...]
     """What the bureau reported, a line each, where the letter states it."""
+    unreported: tuple[str, ...]
+    """What it did not know, likewise."""
     ways: tuple[NoticeWay, ...]
     """What the applicant can change, a way each, in at most five steps."""
     offer: tuple[str, ...]
-    """Other terms that today's model accepts, a line each; none without `RECOURSE_NOTICE_OFFER`."""
+    """Other terms that today's model accepts, a line each."""
     offer_too_small: bool
     """Whether an offer is left out since it is below `RECOURSE_NOTICE_OFFER_SHARE`."""
+    ways_last: bool
+    """Whether each way is likelier to last than the offer."""
     long_left_out: bool
     """Whether others have more steps."""
-    together: str | None
-    """What can be promised of at least one of several ways; null where that is less than half."""
     alike: str | None
     """What can be promised of each of several ways."""
     tried: int | None
-    """Number of future models behind the promises; null without promises."""
-    aged: bool
-    """Whether time itself changes something in the application until a way ends that is not late."""
+    """Number of future models behind the shares in promises."""
     valid_until: str
     """Date until which the answer is to hold; earlier than it expires where a backtest says so."""
 

@@ -112,7 +112,7 @@ def _said(notice: Notice) -> Iterator[str]:
         yield from (text for text in (reason.text, reason.value, reason.usual) if text)
     for way in notice.ways:
         yield from way.steps
-    yield from (*notice.asked, *notice.reported, *notice.offer)
+    yield from (*notice.asked, *notice.reported, *notice.unreported, *notice.offer)
 
 
 def _stated(facts: Facts) -> Iterator[tuple[Feature, RawValue]]:

@@ -143,6 +143,12 @@ def ways_text(future: Mapping[str, Any], ways: int, phrases: PromisePhrases = EN
     return _filled(phrases.ways_same if future["records"] == "same" else phrases.ways, words)
 
 
+def states_share(future: Mapping[str, Any]) -> bool:
+    """Whether the first sentence of a promise states an end of its interval."""
+    least, most = _least(future["interval"]), _most(future["interval"])
+    return not future.get("measured") and (least >= HALF or most < HALF)
+
+
 def _first(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
     if measured := future.get("measured"):
         return _filled(phrases.measured, {"n": _floor(measured["share"])})

@@ -221,10 +221,12 @@ HALF = MaxChange(relative=0.5)
 
 SENTENCES: dict[str, tuple[Sentence, Sentence]] = {
     "status": (
-        Sentence(to={"A12": "Keep your checking account at 0 DM or more",
-                     "A13": "Keep 200 DM or more in your checking account, or show a year of salary paid into it"}),
-        Sentence(to={"A12": "Das Girokonto bei 0 DM oder mehr halten",
-                     "A13": "200 DM oder mehr auf dem Girokonto halten, oder dort ein Jahr Gehalt nachweisen"}),
+        Sentence(to={"A12": "Have 0 DM or more in your checking account",
+                     "A13": "Have 200 DM or more in your checking account, or show that your salary has "
+                            "been paid into it for a year"}),
+        Sentence(to={"A12": "0 DM oder mehr auf dem Girokonto haben",
+                     "A13": "200 DM oder mehr auf dem Girokonto haben oder nachweisen, dass Ihr Gehalt dort "
+                            "seit einem Jahr eingeht"}),
     ),
     "duration": (Sentence(any="Repay over {to} instead of {from}"),
                  Sentence(any="Über {to} statt über {from} zurückzahlen")),

@@ -28,6 +28,8 @@ class Phrases(InputPart):
     months: str = "{to} months"
     week: str = "{to} week"
     weeks: str = "{to} weeks"
+    day: str = "{to} day"
+    days: str = "{to} days"
     one_of: Mapping[str, str] = field(
         default_factory=lambda: {"years": "year", "months": "month", "weeks": "week", "days": "day", "hours": "hour"}
     )

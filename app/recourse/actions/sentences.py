@@ -194,6 +194,11 @@ def about_text(months: float, phrases: Phrases = ENGLISH) -> str:
     return months_text(float(math.ceil(months - 1e-6)), phrases)
 
 
+def days_text(days: int, phrases: Phrases = ENGLISH) -> str:
+    """A number of days in words."""
+    return fill(phrases.day if days == 1 else phrases.days, {"to": str(days)})
+
+
 def _delta(feature: Feature, before_raw: float, after_raw: float) -> float | int | None:
     if not feature.is_number or MISSING in (before_raw, after_raw):
         return None
