@@ -21,13 +21,16 @@ from functools import partial
 from itertools import count
 from typing import TypeAlias
 
+import numpy as np
+from jaxtyping import Float
+
 from app.errors import RecourseError, SolverFailed
 from app.recourse.actions.sentences import name_text
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.method_run import Groundwork
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import RecourseResult, Status
-from app.recourse.robustness.future_validity import least_share, reaches, withstands
+from app.recourse.robustness.future_validity import least_share, reaches
 from app.recourse.verdict import Reason, Relaxation, Verdict
 
 MOST_QUESTIONS = 16
@@ -153,11 +156,10 @@ class WaySearch:
                 if frozen | {j} not in seen:
                     seen.add(frozen | {j})
                     heapq.heappush(waiting, (answer.key, next(newest), frozen | {j}, None))
-        found, wanted = self._in_order(listed), self.problem.future_validity
-        if wanted is None or not self.problem.under_stress:
+        found = self._in_order(listed)
+        if self.problem.future_validity is None or not self.problem.under_stress:
             return found
-        # Of so few models, a share near the asked one does not tell ways apart.
-        return sorted(found, key=lambda one: -min(least_share(self.problem, one.best.row_raw), wanted - LEEWAY))
+        return sorted(found, key=lambda one: -self._held(one.best.row_raw))
 
     def result(self, listed: list[Grounded]) -> RecourseResult:
         """One answer with all ways in `listed`, which `run` found; a verdict where the list is empty."""
@@ -200,11 +202,16 @@ class WaySearch:
         wanted, row_raw = self.problem.future_validity, answer.best.row_raw
         if wanted is None:
             return True
-        if self.problem.under_stress and set(answer.best.changed) <= set(self.first.best.changed):
-            held, first = (withstands(self.problem, row, wanted) for row in (row_raw, self.first.best.row_raw))
-            if held < first:
-                return False
+        first = self.first.best
+        is_part = self.problem.under_stress and set(answer.best.changed) <= set(first.changed)
+        if is_part and self._held(row_raw) < self._held(first.row_raw):
+            return False
         return reaches(self.problem, row_raw, wanted)
+
+    def _held(self, row_raw: Float[np.ndarray, "p"]) -> float:
+        """The share under stress by which ways are told apart: of so few models, one near the asked share does not."""
+        assert self.problem.future_validity is not None
+        return min(least_share(self.problem, row_raw), self.problem.future_validity - LEEWAY)
 
     def _bound(self, frozen: Frozen) -> tuple[bool, float]:
         """What an answer costs at least: as much as one in which fewer features stay as they are."""

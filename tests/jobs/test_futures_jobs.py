@@ -120,7 +120,7 @@ FIFTEEN = {"search": 8, "held_back": 7, "records": "same", "stress": "none"}
 
 @on_sqlite
 def test_a_cancelled_rehearsal_says_so_and_goes_on_when_it_is_asked_for_again(start: Start, tmp_path: Path) -> None:
-    model = registered(tmp_path, estimator(forest), records=2_000, futures=FIFTEEN)
+    model = registered(tmp_path, estimator(forest), records=2_000, futures={**FIFTEEN, "source": "retrained"})
     server = start(RECOURSE_MODELS_STORE=str(tmp_path / "store")).ready()
     members = model.directory / "futures.partial" / "members"
     until(lambda: len(stamps(members)) >= 4)
@@ -145,7 +145,7 @@ def test_a_cancelled_rehearsal_says_so_and_goes_on_when_it_is_asked_for_again(st
 
 
 def test_a_killed_server_goes_on_where_it_was(start: Start, tmp_path: Path) -> None:
-    model = registered(tmp_path, estimator(forest), records=2_000, futures=FIFTEEN)
+    model = registered(tmp_path, estimator(forest), records=2_000, futures={**FIFTEEN, "source": "retrained"})
     more = {"RECOURSE_MODELS_STORE": str(tmp_path / "store"), "RECOURSE_EXECUTOR_ID": "only"}
     server = start(**more).ready()
     members = model.directory / "futures.partial" / "members"

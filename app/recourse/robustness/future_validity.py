@@ -192,16 +192,6 @@ def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: fl
     return int((futures.search.scores_raw(row_raw[None]) >= 0.0).sum()) >= needed
 
 
-def withstands(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> int:
-    """How many strengths of stress a raw row withstands, counted from the weakest.
-
-    A row withstands a strength if, under every stress, at least `share` of the models that serve the search accept it.
-    """
-    accepted, counted = _searched(problem, row_raw)
-    enough = (accepted >= share * counted - ROUNDING).all(axis=0)
-    return int(enough.cumprod().sum())
-
-
 def least_share(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"]) -> float:
     """The share of search models that accept a raw row, under the stress for which this share is smallest.
 
