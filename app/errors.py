@@ -215,7 +215,7 @@ class TemplateFaulty(RecourseError):
 
 
 class NoticeIncomplete(RecourseError):
-    """The letter has to state what the lender's settings do not say."""
+    """A letter lacks settings, words or reasons that it has to state."""
 
 
 class RehearsalFailed(RecourseError):

@@ -130,7 +130,7 @@ class Notice(AnswerPart):
     unnamed: str | None
     """Share of what lowered the score that no letter names; null where each reason has more."""
     reported: tuple[str, ...]
-    """What the bureau reported, a line each, where the letter states it."""
+    """What the bureau reported, where the letter states it."""
     unreported: tuple[str, ...]
     """What it did not know, likewise."""
     ways: tuple[NoticeWay, ...]
@@ -138,7 +138,7 @@ class Notice(AnswerPart):
     offer: tuple[str, ...]
     """Other terms that today's model accepts, a line each."""
     offer_too_small: bool
-    """Whether an offer is left out since it is below `RECOURSE_NOTICE_OFFER_SHARE`."""
+    """Whether an offer below `RECOURSE_NOTICE_OFFER_SHARE` is left out."""
     ways_last: bool
     """Whether each way is likelier to last than the offer."""
     long_left_out: bool
@@ -146,7 +146,7 @@ class Notice(AnswerPart):
     alike: str | None
     """What can be promised of each of several ways."""
     tried: int | None
-    """Number of future models behind the shares in promises."""
+    """Future models behind the shares in promises."""
     valid_until: str
     """Date until which the answer is to hold; earlier than it expires where a backtest says so."""
 
