@@ -112,13 +112,13 @@ def test_trees_of_an_estimator_have_twins_and_a_linear_pipeline_is_one_matrix(
         assert {one.stack for one in record.sets.values()} == {"estimator"}
 
 
-@pytest.mark.parametrize("kind", ["forest", "histograms"])
+@pytest.mark.parametrize("kind", ["forest", pytest.param("histograms", marks=pytest.mark.release)])
 def test_twins_vary_as_the_estimators_do(tmp_path: Path, kind: str) -> None:
     """As many of XGBoost's trees accept a record as of those that scikit-learn trains."""
     shares = []
     for source in ("retrained", "stand_in"):
         model = registered(tmp_path / source, MODELS[kind])
-        rehearse(model, replace(FEW, source=source, search=24, held_back=24))
+        rehearse(model, replace(FEW, source=source, search=20, held_back=20))
         futures = load_futures(model)
         assert futures is not None
         rows_raw = model.load().reference.rows_raw

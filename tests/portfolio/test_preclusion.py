@@ -312,7 +312,14 @@ def piped(kind: str, path: Path) -> ModelDirectory:
 
 
 @pytest.mark.parametrize(
-    "kind", ["xgboost", "lightgbm", "RandomForestClassifier", "ExtraTreesClassifier", "GradientBoostingClassifier"]
+    "kind",
+    [
+        "xgboost",
+        "lightgbm",
+        "RandomForestClassifier",
+        pytest.param("ExtraTreesClassifier", marks=pytest.mark.release),
+        pytest.param("GradientBoostingClassifier", marks=pytest.mark.release),
+    ],
 )
 def test_trees_of_a_table_have_proofs_that_are_those_of_all_records(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
