@@ -1,8 +1,8 @@
 """Many models of one kind, packed into few files and scored by few calls.
 
 Networks are kept as stacked weights, linear models as one matrix, boosted trees as one ensemble of many classes, and
-pipelines that end in a linear classifier as the weights of what it makes of each value. Models
-of other kinds are kept as they are, and asked one after the other.
+pipelines that end in a linear classifier as the weights of what it makes of each value. Models of other kinds are kept
+as they are, and asked one after the other.
 
 Scores are those of the models' own black boxes, in the units of `app.recourse.models.black_box`: favourable iff >= 0.
 Boosted trees and networks may differ from them in the last bits of single precision.

@@ -55,13 +55,14 @@ class StandInRecipe:
     def __init__(self, model: LoadedModel, score: Any) -> None:
         self.model = model
         self.score = score
+        self._twin = twin_of_model(model)
 
     def families(self, records: Records) -> dict[str, Recipe]:
         """The recipe of each model family that the installed libraries can train, by the family's name."""
         model = self.model
         found: dict[str, Recipe] = {}
-        if (twin := twin_of_model(model)) is not None:
-            return {"boosted": XgboostRecipe(model, self._described(Format.XGBOOST), stand_in=twin)}
+        if self._twin is not None:
+            return {"boosted": XgboostRecipe(model, self._described(Format.XGBOOST), stand_in=self._twin)}
         trees_only = model.registered.columns.has_nan
         if not trees_only:
             found["linear"] = LinearRecipe(model, self._described(Format.LINEAR), compare=False)
@@ -127,7 +128,7 @@ class StandInRecipe:
     def _own_threshold(self, inner: Tuned) -> float | None:
         """The logit at which twins decide as today's model does; None for other families, and without probabilities."""
         least = self.model.black_box.probability_of(0.0)
-        if least is None or twin_of_model(self.model) is None:
+        if least is None or self._twin is None:
             return None
         return 4.0 * (least - 0.5) if "num_parallel_tree" in inner else logit(np.array(least)).item()
 

@@ -1,9 +1,9 @@
 """The sentence of a promise: what future models say of a record, in words. No other file writes one.
 
 The number that is said first is one that can be promised: the lower end of the interval, with its condition in the same
-sentence. Where that is less than half, the sentence says to count on no more. Where later versions
-kept fewer promises than were made, the share that they kept takes its place; where models of later dates kept fewer of
-earlier answers, that share is said before it.
+sentence. Where that is less than half, the sentence says to count on no more. Where later versions kept fewer promises
+than were made, the share that they kept takes its place; where models of later dates kept fewer of earlier answers,
+that share is said before it.
 """
 
 import math

@@ -120,7 +120,7 @@ class BlackBox:
     boxes: Boxes | None = None
     """The leaves, where the model is a single decision tree over encoded points; their scores are those of `score`."""
     forest: Forest | None = None
-    """The leaves, where the model is an ensemble of trees; its score is linear in their sum."""
+    """The leaves, where the model is an ensemble of trees; its score, or its probability, is linear in their sum."""
     network: ReluNetwork | None = None
     """The layers, where the model is a network with ReLU whose logit the score follows."""
     remote: Remote | None = None

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from app.recourse.counterfactual import (
     Counterfactual,
@@ -198,18 +198,11 @@ def least_share(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"]) -> fl
     Search models are the future models that take part in searches. The share for a stress counts the models that were
     made under it, at every strength.
     """
-    accepted, counted = _searched(problem, row_raw)
-    return float(accepted[:, -1].min() / counted[-1])
-
-
-def _searched(
-    problem: RecourseProblem, row_raw: Float[np.ndarray, "p"]
-) -> tuple[Int[np.ndarray, "s t"], Int[np.ndarray, "t"]]:
-    """Number of stressed search models that accept a raw row, by stress and strength; and of how many, by strength."""
     assert problem.futures is not None
     stress = problem.futures.stressed_search
     assert stress is not None
-    return stress.accepted(stress.models.scores_raw(row_raw[None]))[0], stress.counted
+    accepted = stress.accepted(stress.models.scores_raw(row_raw[None]))[0, :, -1]
+    return float(accepted.min() / stress.counted[-1])
 
 
 def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) -> PlanFutureCertificate | None:

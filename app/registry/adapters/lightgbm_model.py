@@ -27,7 +27,7 @@ from app.registry.adapters.estimator_parts import MEMBERS, Member
 from app.registry.adapters.lightgbm_categories import Bitsets, named_categories, pandas_categories
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.tree_input import TreeInput, tree_input, with_codes
-from app.registry.adapters.trees import Routes, Tree, with_boxes, with_forest
+from app.registry.adapters.trees import Routes, Tree, with_leaves
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
 
@@ -95,9 +95,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     black_box = black_box_of(manifest, space, _predict(booster, slope, manifest, taken), rowwise=True)
     if any((part.decisions & MISSING_ZERO).any() for part in file.parts):
         return black_box  # 0 goes its own way, which no leaf can describe
-    if len(file.parts) == 1 and manifest.input is Input.ENCODED and taken.missing is None:
-        return with_boxes(black_box, file.parts[0].tree, _edges, taken.indices)
-    return with_forest(
+    return with_leaves(
         black_box, [part.tree for part in file.parts], _edges, taken, [_routes(part) for part in file.parts]
     )
 

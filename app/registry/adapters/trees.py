@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from app.recourse.models.black_box import BlackBox
+from app.recourse.models.black_box import BlackBox, Input
 from app.recourse.models.forest import Forest
 from app.recourse.models.tree_boxes import Boxes
 from app.recourse.models.tree_leaves import Splits
@@ -104,21 +104,25 @@ def with_boxes(black_box: BlackBox, tree: Tree, edges: Edges, indices: Int[np.nd
     return replace(black_box, boxes=boxes)
 
 
-def with_forest(
+def with_leaves(
     black_box: BlackBox, trees: Sequence[Tree], edges: Edges, taken: TreeInput, routes: Sequence[Routes]
 ) -> BlackBox:
-    """The black box of an ensemble, completed by the leaves of its trees.
+    """The black box of boosted trees, completed by their leaves: a single tree over encoded points has boxes.
 
     The black box is returned unchanged where the trees read a number as missing, which a leaf cannot describe, and
     where they have too many leaves. `routes` says of each tree how it sends missing values and codes.
     """
+    if taken.missing is not None:
+        return black_box
+    if len(trees) == 1 and black_box.input is Input.ENCODED:
+        return with_boxes(black_box, trees[0], edges, taken.indices)
     known = {j: codes[codes >= 0.0] for j, codes in taken.codes.items()}
     codes = {
         j: int(known[j].max(initial=0.0)) + 1
         for j in {int(tree.feature[k]) for tree, route in zip(trees, routes, strict=True) for k in route.codes_left}
     }
     width = 2 * taken.count + sum(codes.values()) // 8
-    if taken.missing is not None or sum(int((tree.left < 0).sum()) for tree in trees) * width > LARGEST_FOREST:
+    if sum(int((tree.left < 0).sum()) for tree in trees) * width > LARGEST_FOREST:
         return black_box
     splits = [
         Splits(

@@ -24,7 +24,7 @@ from app.registry.adapters.artifact import FAULTS, UNREADABLE, black_box_of, rea
 from app.registry.adapters.estimator_parts import MEMBERS, Member
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.tree_input import TreeInput, most_codes, tree_input, with_codes
-from app.registry.adapters.trees import Routes, Tree, with_boxes, with_forest
+from app.registry.adapters.trees import Routes, Tree, with_leaves
 from app.registry.adapters.ubjson import parse as parse_ubjson
 from app.registry.adapters.xgboost_file import (
     Learner,
@@ -60,9 +60,7 @@ def load(manifest: Manifest, directory: Path, space: FeatureSpace, trust: Trust)
     booster = _booster(_document(learner, trees, parts))
     predict = _predict(booster, learner.objective.name, manifest, taken)
     black_box = black_box_of(manifest, space, predict, rowwise=True)
-    if len(trees) == 1 and manifest.input is Input.ENCODED and taken.missing is None:
-        return with_boxes(black_box, trees[0], _edges, taken.indices)
-    return with_forest(black_box, trees, _edges, taken, [_routes(part, space) for part in parts])
+    return with_leaves(black_box, trees, _edges, taken, [_routes(part, space) for part in parts])
 
 
 def _edges(threshold: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
