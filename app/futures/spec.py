@@ -76,7 +76,7 @@ class Spec(Part):
 
 def choices_of(model: RegisteredModel, **changes: Any) -> Choices:
     """The manifest's choices of future models, except where `changes` has a value that is not None."""
-    own = Choices(**model.manifest.futures.model_dump())
+    own = Choices(**model.manifest.futures.model_dump(exclude={"stress_price"}))
     # Read, as a change of `stress` may come as plain data.
     changed = {name: value for name, value in changes.items() if value is not None}
     if "stress" in changed and not isinstance(changed["stress"], str | list | tuple):

@@ -316,6 +316,7 @@ def _load(model: RegisteredModel) -> Futures | None:
         recipe=record.likeness,
         apart=record.apart if record.likeness == "differs" else None,
         backtest=record.backtest,
+        stress_price=model.manifest.futures.stress_price,
     )
 
 

@@ -212,7 +212,8 @@ def answer_with(
         draft.warnings.append(NOT_AIMED_WARNING)
     draft.found = certify_future(problem, draft.found)
     if draft.aimed:
-        draft.warnings += [*fewer_than_asked(draft.found), *given_up(problem, draft.found, draft.default)]
+        draft.warnings += fewer_than_asked(problem, draft.found, draft.dearer)
+        draft.warnings += given_up(problem, draft.found, draft.default)
     draft.warnings += draft.price_warnings
     status = Status.FOUND if draft.found else Status.ALREADY_FAVOURABLE if reason is None else Status.NOT_FOUND
     return RecourseResult(

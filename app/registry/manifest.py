@@ -114,6 +114,8 @@ class FuturesChoice(ManifestPart):
     """Directions in which applicants may change, each rehearsed in three strengths. `auto`: weaker and stronger
     applicants by the model's own score, fewer and more favourable outcomes, and fewer and more high values of the
     columns that matter most to the model. Twice as many models as without, at most."""
+    stress_price: Annotated[float, Field(ge=0)] = 0.15
+    """Share of its cost that an answer may cost more in order to withstand stress."""
 
 
 def _default_threshold(data: dict[str, Any]) -> float:

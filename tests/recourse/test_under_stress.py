@@ -1,5 +1,6 @@
 """Shares that are asked under stress: more asked is never less given, and what is not reached is said."""
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ from jaxtyping import Float
 from app.recourse.models.committee import FutureModels, Futures, Stress, StressedModels
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS, solve
-from app.recourse.verification.future import CHANGE_COST, STRESS_PRICE
+from app.recourse.verification.future import CHANGE_COST
 from tests.recourse.test_future_validity import FUTURES, REJECTED, question
 
 STRESSES = (Stress(column="@score", direction="down"), Stress(column="@label", direction="down"))
@@ -111,13 +112,39 @@ def test_as_much_is_withstood_as_a_small_price_buys(hardest: float) -> None:
             for one in (0.0, hardest)
         )
         # The search counts a tenth more for each change.
-        assert paid.cost <= (1.0 + STRESS_PRICE) * free.cost + CHANGE_COST * len(free.changed)
+        assert paid.cost <= (1.0 + FUTURES.stress_price) * free.cost + CHANGE_COST * len(free.changed)
         harder = with_stress(hardest).stressed_search
         assert harder is not None
         shares = harder.models.shares(np.array([free.row_raw, paid.row_raw]))
         more.append(shares[1] - shares[0])
     assert np.mean(more) >= 0.0
     assert hardest == 1e6 or np.mean(more) > 0.02, more
+
+
+def test_a_warning_says_what_a_dearer_record_withstands_and_a_lender_may_pay_for_it() -> None:
+    """Where the price of stress leaves an answer below the asked share; the price and the share are those of a record.
+
+    A lender who pays any price gets at least as much.
+    """
+    method, futures, priced, gained = METHODS["robust_mpm"], with_stress(hardest=2.0), 0, list[float]()
+    for row_raw in REJECTED[:4]:
+        result = solve(asked(row_raw, 0.8, "stress", futures), method, method.params())
+        (one,) = result.counterfactuals
+        said = [warning for warning in result.warnings if "If applicants change" in warning]
+        told = re.findall(r" (\d+)% accept another record that was found, at ([\d.]+) times the cost", " ".join(said))
+        assert one.future is not None
+        assert one.future.stressed is not None
+        for share, times in told:
+            priced += 1
+            assert int(share) > 100.0 * one.future.stressed.lowest + 4.0
+            assert float(times) >= 1.0
+        dear = replace(futures, stress_price=9.0)
+        (paid,) = solve(asked(row_raw, 0.8, "stress", dear), method, method.params()).counterfactuals
+        assert paid.future is not None
+        assert paid.future.stressed is not None
+        gained.append(paid.future.stressed.lowest - one.future.stressed.lowest)
+    assert priced > 0
+    assert np.mean(gained) > 0.02
 
 
 @pytest.mark.parametrize("name", ["copa", "dice"])

@@ -155,3 +155,5 @@ class Futures:
     """Where it does not, how far it is from their mean, in their standard deviations; else None."""
     backtest: tuple[Backtest, ...] = ()
     """Of questions like the one that is asked; empty where there was no backtest of such."""
+    stress_price: float = 0.15
+    """Share of its cost that an answer may cost more in order to withstand stress."""

@@ -40,8 +40,9 @@ KEPT_UNDER_STRESS = "Asking `under: stress` keeps that margin."
 NOT_KEPT = "No record was found that costs little more and keeps that margin."
 STRESS_WARNING = (
     "If applicants change as much as was rehearsed, only {:.0f}% of future models accept {}, not the {:g}% asked for; "
-    "{}."
+    "{}.{}"
 )
+DEARER = " {:.0f}% accept another record that was found, at {:.2g} times the cost."
 
 
 def future_certificates(
@@ -138,8 +139,17 @@ def certify_future(problem: RecourseProblem, found: Sequence[Counterfactual]) ->
     return [replace(one, future=f) for one, f in zip(found, future_certificates(problem, rows_raw), strict=True)]
 
 
-def fewer_than_asked(found: Sequence[Counterfactual]) -> list[str]:
-    """Warnings, at most two: that the share of future models, or of models under stress, is smaller than asked for."""
+def fewer_than_asked(
+    problem: RecourseProblem, found: Sequence[Counterfactual], dearer: Counterfactual | None = None
+) -> list[str]:
+    """Warnings, at most two: that the share of future models, or of models under stress, is smaller than asked for.
+
+    Parameters
+    ----------
+    found : the answer, with certificates
+    dearer : a record, without certificates, that costs more than the answer and may withstand more stress; the warning
+        says at what price
+    """
     futures = [one.future for one in found if one.future is not None and one.future.asked is not None]
     record, warnings = "this record" if len(found) == 1 else "one of these records", list[str]()
     least = min(futures, key=lambda future: future.probability, default=None)
@@ -151,8 +161,21 @@ def fewer_than_asked(found: Sequence[Counterfactual]) -> list[str]:
         if one.stressed is not None and one.asked is not None and one.stressed.lowest < one.asked - ROUNDING:
             limit = one.stressed.holds_up_to
             up_to = "nor do they at a lesser strength" if limit is None else f"up to a strength of {limit:g} they do"
-            warnings.append(STRESS_WARNING.format(100.0 * one.stressed.lowest, record, 100.0 * one.asked, up_to))
+            at_price = _at_price(problem, found, dearer, one.stressed.lowest)
+            told = (100.0 * one.stressed.lowest, record, 100.0 * one.asked, up_to, at_price)
+            warnings.append(STRESS_WARNING.format(*told))
     return warnings
+
+
+def _at_price(
+    problem: RecourseProblem, found: Sequence[Counterfactual], dearer: Counterfactual | None, lowest: float
+) -> str:
+    """What share a dearer record has under stress where the answer has `lowest`; empty where it has little more."""
+    if dearer is None or len(found) != 1:
+        return ""
+    (other,) = future_certificates(problem, dearer.row_raw[None])
+    more = other.stressed.lowest if other is not None and other.stressed is not None else 0.0
+    return DEARER.format(100.0 * more, dearer.cost / found[0].cost) if more > lowest + GIVEN_UP else ""
 
 
 def given_up(problem: RecourseProblem, found: Sequence[Counterfactual], default: Sequence[Counterfactual]) -> list[str]:

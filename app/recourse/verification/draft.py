@@ -50,6 +50,8 @@ class Draft:
         """The best record that the black box has accepted, or the members of a plan."""
         self.default: list[Counterfactual] = []
         """What was found before future models were asked."""
+        self.dearer: Counterfactual | None = None
+        """A record that costs more than may be paid for it and withstands what is asked under stress."""
         self.fallback = False
         """Whether `found` may miss the method's own constraint."""
         self.fallback_warning = FALLBACK_WARNING

@@ -24,8 +24,8 @@ from app.recourse.verification.draft import Draft
 
 PROMISE_ROUNDS = 8
 """Searches for a record that future models accept and that keeps a measured promise."""
-STRESS_PRICE = 0.15
-"""Share of its cost that an answer may cost more in order to withstand stress."""
+DEARER = 40
+"""Dearer records, the cheapest of those known, that models under stress are asked about to state a price."""
 PATIENCE = 1
 """Rounds after which a search for what withstands all stress ends without a record; the next search asks less."""
 CHANGE_COST = 0.1
@@ -157,7 +157,7 @@ class _Committee:
         known: Sequence[Counterfactual],
     ) -> None:
         candidates = draft.candidates if isinstance(draft.candidates, Candidates) else None
-        self.draft, self.futures = draft, futures.search
+        self.draft, self.futures, self.price = draft, futures.search, futures.stress_price
         self.share = self.asked = share
         self.objective = candidates.objective if candidates else None
         self.shortfall = candidates.shortfall if candidates else None
@@ -257,6 +257,8 @@ class _Committee:
         elif self.stress is not None:
             stronger = self._stronger(self.stress, search, reached, partial(again, search.share))
             accepted, reached = [*accepted, *stronger.accepted], stronger.tidiest() or reached
+            if base_raw is None and not self.by_surrogate and self.shortfall is None:
+                self._note_dearer(self.stress, search, reached)
         if reached is not None and self.by_surrogate:
             reached = self._confirmed(accepted)
         return search, reached
@@ -269,7 +271,7 @@ class _Committee:
         Sets that nobody can satisfy, or at a high price only, make no answer impossible or dear: where no record
         withstands what is asked, each stress counts as far as the record withstands it that withstands most.
         """
-        most = search.cost(reached.row_raw[None]) + STRESS_PRICE * self.draft.actions.cost(reached.row_raw[None])
+        most = search.cost(reached.row_raw[None]) + self.price * self.draft.actions.cost(reached.row_raw[None])
         again = partial(again, base_raw=reached.row_raw, most=float(most[0]))
         stronger = again(self._affordable(search, most), needed=self.needed, patience=PATIENCE)
         if stronger.best is None:
@@ -277,6 +279,25 @@ class _Committee:
             accepted = np.minimum(stress.accepted(self.stressed.scores(rows_raw))[:, :, -1], self.needed)
             stronger = again(rows_raw, needed=accepted[accepted.sum(axis=1).argmax()])
         return stronger
+
+    def _note_dearer(self, stress: StressedModels, search: CommitteeSearch, reached: Reached) -> None:
+        """Keep the cheapest record, of those asked about, that withstands as much as is asked and more than this one.
+
+        Models under stress that no search asks may refuse what those that searches ask accept: where these accept as
+        much as is asked, all of them have to.
+        """
+        cost = self.draft.actions.cost
+        rows_raw = self.plain.rows_raw
+        rows_raw = rows_raw[cost(rows_raw) > cost(reached.row_raw[None])]
+        if len(rows_raw):
+            rows_raw = rows_raw[search.accepts(rows_raw)]
+        rows_raw = rows_raw[cost(rows_raw).argsort(kind="stable")[:DEARER]]
+        accepted = stress.accepted(self.stressed.scores(np.concatenate([reached.row_raw[None], rows_raw])))[:, :, -1]
+        wanted = stress.counted[-1] if (accepted[0] >= self.needed).all() else self.needed
+        better = np.flatnonzero((accepted[1:] >= wanted).all(axis=1))
+        if better.size:
+            row_raw = rows_raw[better[0]]
+            self.draft.dearer = self.draft.counterfactual(row_raw, self.plain.scores(row_raw[None])[0, 0])
 
     def _affordable(self, search: CommitteeSearch, most: Float[np.ndarray, "1"]) -> Float[np.ndarray, "n p"]:
         """The rows that were asked about, a search accepts and cost no more than this."""
