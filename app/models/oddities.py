@@ -210,23 +210,27 @@ def _against(
 
 
 def _left_behind(reference: Reference, found: Sequence[Asked]) -> Iterator[str]:
-    """Numbers that stay while a feature changes from which they follow in the records, as an instalment from a term."""
+    """Numbers that stay while features change from which they follow in the records, as an instalment from a term."""
     space = reference.space
-    moved = Counter(feature.name for feature in space.features for one in found if feature.name in one.moved)
+    moved = [k for k, feature in enumerate(space.features) if any(feature.name in one.moved for one in found)]
+    staying: dict[tuple[str, ...], dict[str, float]] = {}
+    """By the features that change: the numbers that stay, with the share of their variance that is left open."""
     for j, other in enumerate(space.features):
         if not moved or not other.is_number or not other.is_fixed or other.moves_with_time is not None:
             continue
         open_share = _open_share(reference, j, None)
-        if open_share > 1.0 - FOLLOWS:
-            continue
-        for k, feature in enumerate(space.features):
-            if moved[feature.name] and _open_share(reference, j, k) > open_share + NEEDED:
-                yield (
-                    f"In {moved[feature.name]} of {len(found)} answers {feature.name} changes and {other.name} stays, "
-                    f"though in the records {other.name} follows from {feature.name} and others, within "
-                    f"{max(open_share, 0.001):.1%} of its variance: derived, a formula for {other.name}, or change: "
-                    f"none for {feature.name} keeps an answer to records that exist"
-                )
+        if open_share <= 1.0 - FOLLOWS:
+            changing = tuple(space.names[k] for k in moved if _open_share(reference, j, k) > open_share + NEEDED)
+            staying.setdefault(changing, {})[other.name] = open_share
+    for changing, others in staying.items():
+        if answers := sum(not one.moved.keys().isdisjoint(changing) for one in found):
+            follow, stay = ("follows", "stays") if len(others) == 1 else ("follow", "stay")
+            yield (
+                f"In {answers} of {len(found)} answers {' or '.join(changing)} changes and {' and '.join(others)} "
+                f"{stay}, though in the records {' and '.join(others)} {follow} from {' and '.join(changing)} and "
+                f"others, within {max(0.001, *others.values()):.1%} of the variance: derived, a formula for one of "
+                f"them, or change: none for {' and '.join(changing)} keeps an answer to records that exist"
+            )
 
 
 def _open_share(reference: Reference, number: int, left_out: int | None) -> float:

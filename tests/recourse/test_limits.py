@@ -311,7 +311,7 @@ def test_who_says_nothing_of_time_is_told_how_long_an_answer_takes() -> None:
     assert result.verdict is not None
     assert result.verdict.relax is not None
     assert result.verdict.relax.text == (
-        "Taking longer than 3 months, as long as an answer is valid, would help most: an answer that takes 9 months "
+        "Taking longer than the 3 months for which an answer is valid would help most: an answer that takes 9 months "
         "was found."
     )
     asked = solve(question(space, row_raw, timing=Timing(horizon_months=9)), method, method.params())

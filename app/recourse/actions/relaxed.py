@@ -43,8 +43,9 @@ def relaxed(actions: ActionSet) -> Iterator[Relaxed]:
         yield Relaxed("max_changes", None, text, replace(actions, constraints=uncapped))
     if math.isfinite(actions.clock.months) and not actions.clock.stands_still:
         month = "month" if actions.clock.months == 1.0 else "months"
-        valid = "" if actions.timing.horizon_months is not None else ", as long as an answer is valid,"
-        text = f"Taking longer than {actions.clock.months:g} {month}{valid} would help most."
+        months = f"{actions.clock.months:g} {month}"
+        valid = f"the {months} for which an answer is valid" if actions.timing.horizon_months is None else months
+        text = f"Taking longer than {valid} would help most."
         yield Relaxed("horizon_months", None, text, actions.without_horizon())
 
 

@@ -283,8 +283,8 @@ def hint_of_levels(levels: Sequence[str]) -> Hint | None:
 
 
 _NOT_PROPOSED = re.compile(
-    r"\?|n/a|.*\b(unknown|missing|not available|not stated|unpaid|without.pay|never.worked|unemployed|retired|"
-    r"deceased|unskilled|non.resident|homeless|overdrawn|"
+    r"\?|n/a|.*\b(unknown|missing|not (available|stated|applicable|provided|reported)|exempt|undisclosed|unpaid|"
+    r"without.pay|never.worked|unemployed|retired|deceased|unskilled|non.resident|homeless|overdrawn|"
     r"no ((checking|current|bank|savings) )?(account|savings|income|job|employment|insurance|property))\b.*"
 )
 

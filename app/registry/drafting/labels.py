@@ -12,16 +12,16 @@ CURRENCIES = frozenset({"EUR", "USD", "GBP", "DM"})
 """Units that a label does not repeat."""
 
 ABBREVIATIONS = {
-    "acc": "accounts", "acct": "account", "addr": "address", "amnt": "amount", "amt": "amount", "avg": "average",
-    "bal": "balance", "bk": "bank", "clage": "age of the oldest credit line", "cnt": "number of",
-    "curr": "current", "debtinc": "debt-to-income ratio", "delinq": "delinquencies", "delq": "delinquency",
-    "derog": "derogatory reports", "dpd": "days past due", "dti": "debt-to-income ratio", "edu": "education",
-    "emi": "monthly instalment", "emp": "employment", "ext": "external", "fico": "FICO", "inc": "income",
-    "inq": "inquiries", "install": "instalment", "int": "interest", "ltv": "loan-to-value ratio", "max": "highest",
-    "min": "lowest", "mort": "mortgage", "mortdue": "mortgage due", "mths": "months", "ninq": "number of inquiries",
-    "nr": "number of", "num": "number of", "pct": "percentage of", "prev": "previous", "pub": "public",
-    "rec": "record", "req": "requested", "rev": "revolving", "revol": "revolving", "tot": "total",
-    "util": "utilisation", "yoj": "years at the present job", "yr": "year", "yrs": "years",
+    "acc": "accounts", "acct": "account", "addr": "address", "amnt": "amount", "amt": "amount", "apr": "APR",
+    "avg": "average", "bal": "balance", "bk": "bank", "ccj": "CCJ", "clage": "age of the oldest credit line",
+    "cnt": "number of", "curr": "current", "debtinc": "debt-to-income ratio", "delinq": "delinquencies",
+    "delq": "delinquency", "derog": "derogatory reports", "dpd": "days past due", "dti": "debt-to-income ratio",
+    "edu": "education", "emi": "monthly instalment", "emp": "employment", "ext": "external", "fico": "FICO",
+    "inc": "income", "inq": "inquiries", "install": "instalment", "int": "interest", "ltv": "loan-to-value ratio",
+    "max": "highest", "min": "lowest", "mort": "mortgage", "mortdue": "mortgage due", "mths": "months",
+    "naics": "NAICS", "ninq": "number of inquiries", "nr": "number of", "num": "number of", "pct": "percentage of",
+    "prev": "previous", "pub": "public", "rec": "record", "req": "requested", "rev": "revolving", "revol": "revolving",
+    "tot": "total", "util": "utilisation", "yoj": "years at the present job", "yr": "year", "yrs": "years",
 }  # fmt: skip
 """Usual abbreviations in names of columns, and what people say."""
 
@@ -30,7 +30,7 @@ PHRASES = (
     (r"\bw (balance|high)\b", r"with \1"),
     (r"^(amount|number of) (?:of )?(.+) total$", r"\1 total \2"),
     (r"^number (?!of\b)", "number of "),
-    (r"^amount (?!of\b)(.+)", r"amount of \1"),
+    (r"^amount (?!of\b|\w+ed\b)(.+)", r"amount of \1"),
     (r"^percent (?!of\b)(.+)", r"percentage of \1"),
 )
 """What is said of some words that stand together, in this order."""

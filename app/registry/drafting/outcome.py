@@ -27,9 +27,10 @@ SIGNS = (
     ("more of their credit limits used", -1, r"utili[sz]ation\w*|revol_util|util|\w*burden"),
     ("more inquiries", -1, r"inq\w*|inquiries|enquiries"),
     ("higher interest rates", -1, r"int_rate|interest_rate|apr"),
-    ("larger debts beside their income", -1, r"dti|debt_ratio|debtinc|debt_to_income|loan_percent_income"),
+    ("larger debts beside their income", -1, r"dti|pti|debt_ratio|debtinc|(debt|payment|loan)_to_income|"
+     r"loan_percent_income"),
     ("higher credit scores", 1, r"fico\w*|credit_score|bureau_score|external_risk_estimate|ext_source\w*"),
-    ("higher incomes", 1, r"income|salary|wage|wages|earnings|annual_inc|amt_income_total"),
+    ("higher incomes", 1, r"(?<!to_)(income|salary|wage|wages|earnings|annual_inc|amt_income_total)"),
     ("larger savings", 1, r"savings?|deposits?|assets"),
     ("larger debts", -1, r"debts?|owed|overdraft"),
     ("longer times in their job", 1, r"emp_length|employment_length|years_employed|months_in_job|yoj"),

@@ -240,7 +240,18 @@ def test_codes_that_are_plain_numbers_have_no_order() -> None:
 
 @pytest.mark.parametrize(
     "level",
-    ["?", "Unknown", "Without-pay", "family business, unpaid", "Never-worked", "n/a", "no bank account", "No savings"],
+    [
+        "?",
+        "Unknown",
+        "Without-pay",
+        "family business, unpaid",
+        "Never-worked",
+        "n/a",
+        "no bank account",
+        "No savings",
+        "Exempt",
+        "not applicable",
+    ],
 )
 def test_levels_that_nobody_is_advised_to_have_are_not_proposed(level: str) -> None:
     assert not proposed(level)

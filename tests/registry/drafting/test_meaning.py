@@ -101,6 +101,7 @@ SAID = {
     "revol_util": "Revolving utilisation", "dti": "Debt-to-income ratio", "DEBTINC": "Debt-to-income ratio",
     "NumberOfTime30-59DaysPastDueNotWorse": "Number of time 30-59 days past due not worse",
     "MSinceOldestTradeOpen": "Months since oldest trade open", "BILL_AMT1": "Bill amount 1", "LOAN": "Loan",
+    "amount_financed": "Amount financed", "apr": "APR",
     "NumRevolvingTradesWBalance": "Number of revolving trades with balance", "debts_eur": "Debts",
 }  # fmt: skip
 

@@ -16,7 +16,9 @@ import yaml
 from app.errors import ModelRefused
 from app.models.draft_command import QUESTIONS_OPEN
 from app.recourse.models.score import sigmoid
+from app.registry.drafting.columns import describe
 from app.registry.drafting.draft import Drafted, Wish, draft
+from app.registry.drafting.outcome import signs
 from app.registry.drafting.questions import Question, Questions, Undecided, answers_of, read_answers
 from app.registry.trust import Trust
 
@@ -77,6 +79,16 @@ def test_the_question_shows_what_the_records_say(tmp_path: Path) -> None:
     assert "people with default = 1 have lower incomes (monthly_income: " in said
     assert "so 0 looks like the outcome of people who repay; is that so?" in said
     assert "Say --favourable 0 or --favourable 1" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("payment_to_income", "larger debts beside their income"), ("monthly_income", "higher incomes"), ("to_come", "")],
+)
+def test_a_payment_beside_an_income_is_a_debt_and_no_income(name: str, words: str) -> None:
+    has = np.arange(100) >= 50
+    column = describe(name, [str(10 * row) for row in range(100)])
+    assert [said[0] for said in signs({name: column}, has)] == ([words] if words else [])
 
 
 def test_scores_are_shown_beside_the_outcomes_and_stop_a_contradiction(tmp_path: Path) -> None:
