@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import date, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,12 @@ REASONS = {
 }
 
 
+shipped = cache(lambda regime: Templates.read(regime, None, "en"))
+"""To read and check templates takes a hundred times as long as to fill one."""
+
+
 def written(language: str = "en", regime: str = "general", directory: Path | None = None, **changes: Any) -> str:
-    templates = Templates.read(regime, directory, "en")
+    templates = Templates.read(regime, directory, "en") if directory else shipped(regime)
     return templates.text(notice(templates, language, **changes)).replace("\u00a0", " ")
 
 
@@ -328,7 +333,7 @@ def test_no_decision_is_not_called_a_refusal(regime: str) -> None:
 
 
 def test_a_measured_share_is_rounded_and_never_overstated() -> None:
-    language = Templates.read("general", None, "en").languages["en"]
+    language = shipped("general").languages["en"]
     assert [language.percent_text(share) for share in (0.0, 0.001, 0.042, 0.97, 0.999, 1.0)] == [
         "0%", "below 1%", "4%", "97%", "above 99%", "100%",
     ]  # fmt: skip
@@ -341,7 +346,7 @@ def test_the_letter_of_another_regime_states_the_authority() -> None:
 
 
 def test_the_page_escapes_what_the_lender_and_the_record_say() -> None:
-    templates = Templates.read("general", None, "en")
+    templates = shipped("general")
     page = templates.html(notice(templates, "en"))
     assert "Bank &amp; &lt;Sons&gt;" in page
     assert "case &lt;7&gt;" in page
@@ -410,7 +415,7 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_languages_are_chosen_as_the_client_prefers() -> None:
-    templates = Templates.read("general", None, "en")
+    templates = shipped("general")
     for accept, expected in [
         ("", "en"), ("de", "de"), ("de-AT, en;q=0.5", "de"), ("fr, de;q=0.3, en;q=0.8", "en"), ("fr", "en"),
         ("de;q=0", "en"), ("*", "en"), ("de;q=x, en", "en"),
@@ -650,7 +655,7 @@ def test_a_change_that_only_today_s_model_accepts_is_not_denied(language: str, p
      (1234.9, 600.0, "1,235"), (391.46, 391.5, "391.46"), (599.96, 600.0, "599.96")],
 )  # fmt: skip
 def test_points_have_the_digits_of_the_cut_off(points: float, threshold: float, shown: str) -> None:
-    language = Templates.read("general", None, "en").languages["en"]
+    language = shipped("general").languages["en"]
     assert language.points_text(points, threshold) == shown
 
 
@@ -670,7 +675,7 @@ def test_the_same_reason_is_said_once() -> None:
                 replace(FEATURES[1], name="limits", reason=missing))  # fmt: skip
     reasons = [reason("late", 0.9), reason("amount", 7680.0), reason("late", 0.5) | {"feature": "limits"}]
     facts = facts_about(reasons, features)
-    templates = Templates.read("general", None, "en")
+    templates = shipped("general")
     said = notice_of(facts, templates.languages["en"], "general", LENDER)
     assert [one.text for one in said.reasons] == ["No credit history", "Loan amount too high"]
 
@@ -681,7 +686,7 @@ def test_a_level_is_said_once_beside_what_is_usual() -> None:
         name="housing", type=FeatureType.ORDINAL, label="Education", categories=("none", "school", "college")
     )
     facts = facts_about([reason("housing", "school") | {"value": "none", "direction": "too_low"}], (education,))
-    templates = Templates.read("general", None, "en")
+    templates = shipped("general")
     letter = templates.text(notice_of(facts, templates.languages["en"], "general", LENDER))
     assert "- Education: none (usual among them: school)\n" in letter
 
@@ -691,7 +696,7 @@ def test_a_value_is_not_compared_with_one_that_reads_alike() -> None:
     features = (replace(FEATURES[0], type=FeatureType.CONTINUOUS, decimals=0), *FEATURES[1:])
     one = reason("amount", 20796.0) | {"direction": "too_high", "value": 20796.2}
     facts = facts_about([one], features)
-    templates = Templates.read("general", None, "en")
+    templates = shipped("general")
     (said,) = notice_of(facts, templates.languages["en"], "general", LENDER).reasons
     assert (said.text, said.value, said.usual) == ("Loan amount too high", None, None)
 
@@ -727,7 +732,7 @@ def test_what_follows_from_the_terms_alone_is_stated_with_them(monkeypatch: pyte
     monkeypatch.setitem(notice.__globals__, "FEATURES", (*FEATURES, instalment, late))
     monkeypatch.setitem(APPLICANT, "instalment", 20800 / 24)
     offered = {**APPLICANT, "amount": 9000, "instalment": 9000 / 24}
-    templates = Templates.read("general", None, "en")
+    templates = shipped("general")
     told = notice(templates, "en", states_offer=True, offer={"terms": {"amount": 9000}, "applicant": offered})
     assert told.offer == (
         "Loan amount: 9,000 EUR (in your application: 20,800 EUR)",
@@ -752,7 +757,7 @@ def long_way(rank: int, steps: int) -> dict[str, Any]:
     ("language", "said"), [("en", "more than five changes at the same time"), ("de", "als fünf Änderungen zugleich")]
 )
 def test_nobody_is_told_to_change_seven_things_at_the_same_time(language: str, said: str) -> None:
-    templates = Templates.read("general", None, "en")
+    templates = shipped("general")
     told = notice(templates, language, counterfactuals=[long_way(1, 7), way(2, guarantor=True), long_way(3, 5)])
     assert [(one.number, len(one.steps)) for one in told.ways] == [(1, 1), (2, 5)]
     assert said not in " ".join(templates.text(told).split())
@@ -783,7 +788,7 @@ def test_no_language_calls_a_time_too_high(language: str) -> None:
     term = Feature(name="amount", type=FeatureType.INTEGER, unit="months", label="Term",
                    words={"de": Words(label="Laufzeit", unit="Monate")})  # fmt: skip
     facts = facts_about([reason("amount", 18.0) | {"direction": "too_high"}], (term,))
-    templates = Templates.read("general", None, "en")
+    templates = shipped("general")
     (said,) = notice_of(facts, templates.languages[language], "general", LENDER).reasons
     assert said.text in ("Term: 20,800 months", "Laufzeit: 20.800 Monate")
 
@@ -825,7 +830,7 @@ def test_no_way_that_ends_in_time_is_said_to_end_after_the_letter(language: str,
     dates = {"created_at": f"{day}T09:00:00.000Z", "expires_at": f"{start + timedelta(days=90)}T09:00:00.000Z"}
     spans = {"day": 1, "Tag": 1, "week": 7, "Woche": 7}
     for months in (0.1, 0.5, 1.0, 1.9, 2.0, 2.2, 2.9, 3.0):
-        templates = Templates.read("general", None, "en")
+        templates = shipped("general")
         (told,) = notice(templates, language, counterfactuals=[way(amount=15700, months=months)], **dates).ways
         assert told.time is not None
         assert not told.late
@@ -848,7 +853,7 @@ def test_a_way_goes_further_than_other_terms_only_where_more_models_accept_it(la
     for share, interval, last in ((0.5, [0.2, 0.8], True), (1.0, [0.941, 1.0], False), (0.5, [0.95, 1.0], False),
                                   (None, [], False)):  # fmt: skip
         future = None if share is None else {"probability": share, "interval": interval}
-        templates = Templates.read("general", None, "en")
+        templates = shipped("general")
         told = notice(templates, language, states_offer=True, offer=offer | {"future": future})
         assert told.ways_last is last
         assert (said in " ".join(templates.text(told).split())) is last
@@ -924,7 +929,7 @@ def test_a_reason_against_the_stated_direction_is_compared_without_being_called_
     """Owing less than is usual counts against someone whose income is low."""
     debts = replace(FEATURES[0], change=Change.DECREASE)
     facts = facts_about([reason("amount", 23000.0) | {"direction": "too_low"}], (debts,))
-    templates = Templates.read("general", None, "en")
+    templates = shipped("general")
     (said,) = notice_of(facts, templates.languages["en"], "general", LENDER).reasons
     assert (said.text, said.usual) == ("Loan amount: 20,800 EUR", "23,000 EUR")
 
@@ -937,7 +942,7 @@ def test_ways_that_differ_in_how_far_they_hold_share_what_is_promised(language: 
             "holds_up_to": None, "column": column, "direction": "up", "lowest": 0.75, "models": 12,
             "curve": [{"strength": 1.0, "share": 0.75}],
         }  # fmt: skip
-    templates = Templates.read("general", None, "en")
+    templates = shipped("general")
     told = notice(templates, language, counterfactuals=ways)
     letter = " ".join(templates.text(told).split())
     assert told.alike is not None
