@@ -1,6 +1,5 @@
 """The kinds of jobs: each reads its payload, as it was kept in the database, and computes it."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -17,8 +16,7 @@ from app.questions.frame import Frame, identity
 from app.questions.question import Question
 from app.questions.use_cases import USE_CASES
 from app.recourse.problem import RecourseProblem
-from app.recourse.solve import METHODS
-from app.recourse.solve_many import solve_many
+from app.recourse.solve_many import together
 from app.registry.ref import ModelRef, Store
 
 
@@ -53,21 +51,16 @@ def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
             problems[i] = use_cases.problem(ref, question, deadline_s)
         except RecourseError as error:
             lines[i] = batch_lines.refused(row, error)
-    outcomes = solve_many(
+    found = together(
         list(problems.values()),
-        METHODS[common.method],
-        common.params,
-        common.certificate,
-        plan_s=payload["plan_s"],
+        partial(recourse.compute, question=common, plan_s=payload["plan_s"]),
         deadline_s=deadline_s / len(payload["rows"]),
     )
-    for (i, problem), outcome in zip(problems.items(), outcomes, strict=True):
-        if isinstance(outcome, RecourseError):
-            lines[i] = batch_lines.refused(payload["rows"][i], outcome)
+    for (i, problem), one in zip(problems.items(), found, strict=True):
+        if isinstance(one, RecourseError):
+            lines[i] = batch_lines.refused(payload["rows"][i], one)
             continue
-        asked = replace(problem, deadline=time.monotonic() + deadline_s / len(payload["rows"]))
-        found, precluded = recourse.completed(asked, outcome, common, payload["plan_s"])
-        answer = recourse.recourse_answer(batch_lines.frame(payload, i), problem.action_set, found, precluded=precluded)
+        answer = recourse.render(batch_lines.frame(payload, i), problem.action_set, one)
         lines[i] = batch_lines.answered(answer, scores=payload["frame"].get("scores", True))
     return [lines[i] for i in range(len(lines))]
 

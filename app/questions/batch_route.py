@@ -74,8 +74,8 @@ async def batch(
     line; `application/json` has at most 5 MB; `text/csv` has a column for each feature, and `reference`, and the query
     has what the applicants have in common.
 
-    `GET /jobs/{id}/results` has a line for each applicant: the answer of `POST /recourse` with the seed `seed + i`,
-    apart from `id` and times, or a problem document whose pointers begin at the row. A bad row never fails the others.
+    `GET /jobs/{id}/results` has a line for each applicant: the records and verdict of `POST /recourse` with the seed
+    `seed + i`, or a problem document whose pointers begin at the row. A bad row never fails the others.
     `deadline_ms` is for each applicant.
     """
     query: dict[str, Any] = {"model": model, "count": count, "seed": seed, "store": store}

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 from app.errors import ModelOutputInvalid
 from app.recourse.features import FeatureSpace, ModelColumns
 from app.recourse.models.forest import Forest
+from app.recourse.models.in_step import joined
 from app.recourse.models.relu_network import ReluNetwork
 from app.recourse.models.score import LOGIT_LIMIT, Output, PointScale, favourable, logit, sigmoid
 from app.recourse.models.tree_boxes import Boxes
@@ -24,6 +25,8 @@ Predict: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 LAST_BITS = 1e-9
 """Scores of a smooth model nearer to 0 than this may change sign when they are computed again."""
+FEW = 500
+"""Rows of a call that a model in this process is asked with those of other computations, unless it is `rowwise`."""
 ROUNDING = 1e-12
 """Tolerance of probabilities outside [0, 1], as averages over an ensemble may be."""
 
@@ -115,8 +118,8 @@ class BlackBox:
     piecewise_linear: bool = False
     """Whether the gradient is piecewise constant."""
     rowwise: bool = False
-    """Whether several applicants can share a call: the output for a row does not depend on the other rows, to the last
-    bit, or the call goes over a network, where saved calls matter more than the last bit."""
+    """Whether the output for a row does not depend on the other rows of a call, to the last bit; and of a model behind
+    a network, whose calls are dear."""
     boxes: Boxes | None = None
     """The leaves, where the model is a single decision tree over encoded points; their scores are those of `score`."""
     forest: Forest | None = None
@@ -160,11 +163,11 @@ class BlackBox:
 
     def score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
         """Score of each encoded point; NaN if the model gave no finite output for it."""
-        return self._to_score(input_of_points(self, X))
+        return self._joined(self._score, X)
 
     def score_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """Score of each raw row, exactly as its record would be scored; NaN if the model gave no finite output."""
-        return self._to_score(input_of_rows(self, rows_raw))
+        return self._joined(self._score_raw, rows_raw)
 
     def accepts(self, scores: Float[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
         """Whether each score is a favourable decision; the decision on a row never depends on the other rows of a call.
@@ -200,6 +203,17 @@ class BlackBox:
         if self.output is not Output.PROBABILITY:
             return self.threshold
         return math.log(self.threshold) - math.log1p(-self.threshold)
+
+    def _joined(self, score: Predict, rows: np.ndarray) -> Float[np.ndarray, "n"]:
+        # A remote model joins what it is sent. Of many rows a network is asked in less time than they are copied in.
+        apart = self.remote is not None or (len(rows) > FEW and not self.rowwise)
+        return score(rows) if apart else joined(score, rows)
+
+    def _score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
+        return self._to_score(input_of_points(self, X))
+
+    def _score_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+        return self._to_score(input_of_rows(self, rows_raw))
 
     def _to_score(self, model_input: np.ndarray) -> Float[np.ndarray, "n"]:
         return self.score_of(one_each(self.predict(model_input), len(model_input)))

@@ -17,6 +17,7 @@ from app.recourse.features import FeatureSpace, ModelColumns
 from app.recourse.input_part import InputPart
 from app.recourse.models.black_box import Input, input_of_points, input_of_rows
 from app.recourse.models.calibration import Calibration
+from app.recourse.models.in_step import joined
 
 ROUNDING = 1e-9
 """Tolerance of a share of models, before it is rounded to a count."""
@@ -47,10 +48,16 @@ class FutureModels:
 
     def scores(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """Score of each encoded point by each model: favourable iff >= 0, NaN if the model gives none."""
-        return self.score_all(input_of_points(self, X))
+        return joined(self._scores, X)
 
     def scores_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n k"]:
         """Score of each raw row by each model, exactly as its record would be scored; NaN if the model gives none."""
+        return joined(self._scores_raw, rows_raw)
+
+    def _scores(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
+        return self.score_all(input_of_points(self, X))
+
+    def _scores_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n k"]:
         return self.score_all(input_of_rows(self, rows_raw))
 
     def shares(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:

@@ -1,133 +1,122 @@
-"""Several computations that ask one model, in step: what all of them ask at a time is one call.
+"""Several computations in step: what they ask of one function at a time is one call of it.
 
-Each works in a thread of its own; one thread runs at a time. One that asks waits until all others ask or have ended;
-then one call scores all their rows. So computations share calls without special code.
+Each computation is a greenlet; one runs at a time. Where it calls `joined`, it waits until no other computation can go
+on without an answer; then one call of the function has the rows of all that wait for it. So computations share calls
+without special code.
 """
 
-import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
+from greenlet import getcurrent, greenlet
 
 from app.errors import BudgetExceeded, ModelOutputInvalid, RecourseError
-from app.recourse.models.black_box import Predict
 
 R = TypeVar("R")
 """What a computation returns."""
 Reply: TypeAlias = np.ndarray | RecourseError
-"""The model's output or the error."""
+"""The function's output for some rows, or its error."""
+OfRows: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""A function of rows whose output for a row does not depend on the other rows, but for the last bits."""
 
 
-def in_step(works: Sequence[Callable[[Predict], R]], predict: Predict) -> list[R | RecourseError]:
-    """Run several computations that all ask one model, and join their calls of the model.
+def joined(function: OfRows, rows: np.ndarray) -> np.ndarray:
+    """``function(rows)``, the output for each of the rows; `in_step`, in one call with the rows of other computations.
 
-    Parameters
-    ----------
-    works : the computations; each is a function that takes a substitute for `predict` and calls it to ask the model
+    Functions are told apart by equality: a method of one object is one function. Raises what the function raises.
+    """
+    here = getcurrent()
+    return here.ask(function, rows) if isinstance(here, _Computation) else function(rows)
+
+
+def in_step(works: Sequence[Callable[[], R]]) -> list[R | RecourseError]:
+    """Run several computations, and join their calls of `joined`.
 
     Returns
     -------
     For each computation, in order, its result, or the `RecourseError` that ended it
     """
-    workers = [_Worker(work) for work in works]
-    try:
-        for one in workers:
-            one.proceed(None)
-        while asking := [one for one in workers if one.question is not None]:
-            replies = _replies(predict, [one.question for one in asking if one.question is not None])
-            for one, reply in zip(asking, replies, strict=True):
-                one.proceed(reply)
-    finally:
-        for one in workers:
-            one.abandon()
-    return [one.outcome for one in workers]
+    computations = [_Computation(work) for work in works]
+    for one in computations:
+        one.proceed(None)
+    while waiting := [one for one in computations if one.function is not None]:
+        # What most wait for; the others may come to that, too, before it is their turn.
+        (function, _), *_ = Counter(one.function for one in waiting).most_common(1)
+        assert function is not None
+        asking = [one for one in waiting if one.function == function]
+        for one, reply in zip(asking, _replies(function, [one.rows for one in asking]), strict=True):
+            one.proceed(reply)
+    return [one.outcome for one in computations]
 
 
-def _replies(predict: Predict, questions: Sequence[np.ndarray]) -> Sequence[Reply]:
+def _replies(function: OfRows, questions: Sequence[np.ndarray]) -> Sequence[Reply]:
     """Of one call; after an error that the rows of one may have caused, of one call each."""
+    if len(questions) == 1:
+        return [_reply(function, questions[0])]
     rows = np.concatenate(questions)
     try:
-        output = np.asarray(predict(rows))
+        output = np.asarray(function(rows))
     except (ModelOutputInvalid, BudgetExceeded):
         output = np.empty(0)
     except RecourseError as error:
         # The server is unavailable, or time is over: one call each would fail too.
         return [error] * len(questions)
-    if output.shape == (len(rows),):
-        return list(np.split(output, np.cumsum([len(question) for question in questions])[:-1]))
-    return [_reply(predict, question) for question in questions]
+    if len(output) == len(rows):
+        return np.split(output, np.cumsum([len(question) for question in questions])[:-1])
+    return [_reply(function, question) for question in questions]
 
 
-def _reply(predict: Predict, question: np.ndarray) -> Reply:
+def _reply(function: OfRows, question: np.ndarray) -> Reply:
     try:
-        return np.asarray(predict(question))
+        return function(question)
     except RecourseError as error:
         return error
 
 
-class _Abandoned(BaseException):
-    """Ends the thread of a computation that is no longer needed."""
+class _Computation(greenlet, Generic[R]):  # type: ignore[misc]
+    """One computation, which runs only during `proceed`: until its next question, or its end."""
 
-
-class _Worker(Generic[R]):
-    """One computation in a thread that runs only during `proceed`: until its next question, or its end."""
-
-    def __init__(self, work: Callable[[Predict], R]) -> None:
-        self.question: np.ndarray | None = None
-        """Model input that waits to be scored."""
-        self._work = work
-        self._reply: Reply | None = None
-        self._abandoned = False
+    def __init__(self, work: Callable[[], R]) -> None:
+        super().__init__(work)
+        self.gr_context = copy_context()
+        self.function: OfRows | None = None
+        """What it waits for; None before its first question, and after its end."""
+        self.rows = np.empty(0)
+        """What it asks the function."""
         self._results: list[R] = []
-        self._error: BaseException | None = None
-        self._turn, self._paused = threading.Semaphore(0), threading.Semaphore(0)
-        self._thread = threading.Thread(target=self._run, name="in step", daemon=True)
+        self._error: RecourseError | None = None
 
     @property
     def outcome(self) -> R | RecourseError:
-        """The result of the computation, or the `RecourseError` that ended it. Raises any other error that ended it."""
-        if isinstance(self._error, RecourseError):
-            return self._error
-        if self._error is not None:
-            raise self._error
-        (result,) = self._results
-        return result
+        """The result of the computation, or the `RecourseError` that ended it."""
+        return self._results[0] if self._error is None else self._error
 
     def proceed(self, reply: Reply | None) -> None:
-        """Hand the model's reply to the computation, and run the computation until its next question or its end.
+        """Hand a reply to the computation, and run it until its next question or its end.
+
+        Raises any error that ends it and is no `RecourseError`.
 
         Parameters
         ----------
         reply : None to start the computation
         """
-        self.question, self._reply = None, reply
-        if not self._thread.ident:
-            self._thread.start()
-        self._turn.release()
-        self._paused.acquire()
-
-    def abandon(self) -> None:
-        """End the computation's thread if it still waits for a reply."""
-        if self.question is not None:
-            self._abandoned = True
-            self.proceed(None)
-
-    def _run(self) -> None:
-        self._turn.acquire()
+        self.function = None
         try:
-            self._results.append(self._work(self._ask))
-        except BaseException as error:  # noqa: BLE001 - raised again by `outcome`
+            result = self.switch() if reply is None else self.switch(reply)
+        except RecourseError as error:
             self._error = error
-        self._paused.release()
+        else:
+            if self.dead:
+                self._results.append(result)
 
-    def _ask(self, model_input: np.ndarray) -> np.ndarray:
-        self.question = model_input
-        self._paused.release()
-        self._turn.acquire()
-        if self._abandoned:
-            raise _Abandoned
-        if isinstance(self._reply, RecourseError):
-            raise self._reply
-        assert self._reply is not None
-        return self._reply
+    def ask(self, function: OfRows, rows: np.ndarray) -> np.ndarray:
+        """The output of the function for the rows; called within the computation."""
+        self.function, self.rows = function, rows
+        assert self.parent is not None
+        reply: Reply = self.parent.switch()
+        if isinstance(reply, RecourseError):
+            raise reply
+        return reply

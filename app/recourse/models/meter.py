@@ -1,11 +1,9 @@
 """Calls and records that an answer asks of a black box: counted, and bounded by a deadline and a budget."""
 
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -13,7 +11,7 @@ from jaxtyping import Float
 
 from app.errors import BudgetExceeded, DeadlineExceeded, RecourseError
 from app.recourse.models.black_box import BlackBox, Predict, Wrapped, one_each
-from app.recourse.models.in_step import in_step
+from app.recourse.models.in_step import in_step, joined
 
 MOST_REMEMBERED = 1_000
 """Rows up to which those of a call of a remote model are remembered; larger ones are draws, which nobody repeats."""
@@ -63,7 +61,8 @@ class Meter:
         self._sent_calls = self._sent_rows = 0
         self._known: dict[bytes, float] = {}
         """Of a remote model: its output for each row of small calls."""
-        self._turn = threading.local()
+        self._asking: Predict = self._sent
+        """What this model is asked by: several computations ask together."""
 
     def score(self, X: Float[np.ndarray, "n d"], *, further: bool = False) -> Float[np.ndarray, "n"]:
         """Scores of encoded points; NaN if the model gave none.
@@ -113,12 +112,11 @@ class Meter:
         -------
         For each computation, in order, its result, or the `RecourseError` that ended it
         """
-
-        def asking(work: Callable[[], R], ask: Predict) -> R:
-            self._turn.ask = ask
-            return work()
-
-        return in_step([partial(asking, work) for work in works], self._sent)
+        self._asking, before = self._together, self._asking
+        try:
+            return in_step(works)
+        finally:
+            self._asking = before
 
     def rest(self) -> BlackBox:
         """The black box with the part of its budget that this meter has not spent."""
@@ -145,8 +143,10 @@ class Meter:
 
     def _ask(self, model_input: np.ndarray) -> np.ndarray:
         """The output of a remote model, of which one of several computations asks with the others."""
-        ask: Predict = getattr(self._turn, "ask", self._sent)
-        return ask(model_input)
+        return self._asking(model_input)
+
+    def _together(self, model_input: np.ndarray) -> np.ndarray:
+        return joined(self._sent, model_input)
 
     def _sent(self, model_input: np.ndarray) -> np.ndarray:
         """The output of a remote model, which is sent what it has not been asked before."""
