@@ -10,6 +10,8 @@ ARGS ?=
 BIN := .venv/bin
 STAMP := .venv/.installed
 GENERATORS := .venv/generators/.installed
+# What the tests import is compiled.
+COMPILED := .venv/.compiled
 # What the demo model needs, without PyTorch, scikit-learn, boosted trees and ONNX.
 LIGHT := .venv/.installed-light
 TORCH := torch==2.13.0
@@ -79,8 +81,13 @@ unexport PYTHONDONTWRITEBYTECODE
 PROCESSES ?= 4
 PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
-test: $(STAMP)
+test: $(COMPILED)
 	$(PYTEST) $(ARGS)
+
+# Once after an installation: processes that start together would compile the same, each for itself.
+$(COMPILED): $(STAMP)
+	$(BIN)/pytest --collect-only -qq >/dev/null
+	@touch $@
 
 # Every test but those that run before a release, with about four of the parameters of each. `make release-check` runs
 # every test with all its cases, and checks types at run time.

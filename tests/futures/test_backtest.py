@@ -173,7 +173,7 @@ def test_the_plain_sets_are_those_of_a_version_without_dates(tmp_path: Path, loa
     assert undated.no_backtest is None
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_under_stress_if_it_was_rehearsed(tmp_path: Path) -> None:
     model = registered(tmp_path, dated(730), records=600, time=TIME)
     found = rehearse(model, replace(FEW, stress="auto", search=30, held_back=30)).backtest

@@ -41,7 +41,7 @@ def trained(X: np.ndarray, y: np.ndarray, weight: float) -> tuple[np.ndarray, fl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fit", ["linear", "torch", "xgboost"])
+@pytest.mark.parametrize("fit", ["linear", pytest.param("torch", marks=pytest.mark.release), "xgboost"])
 def test_a_model_of_its_own_recipe_looks_like_one(tmp_path: Path, fit: str) -> None:
     model = registered(tmp_path, fit, records=600)
     assert rehearse(model, CHOICES).likeness == "alike"

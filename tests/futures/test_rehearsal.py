@@ -112,7 +112,9 @@ def test_trees_of_an_estimator_have_twins_and_a_linear_pipeline_is_one_matrix(
         assert {one.stack for one in record.sets.values()} == {"estimator"}
 
 
-@pytest.mark.parametrize("kind", ["forest", pytest.param("histograms", marks=pytest.mark.release)])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("forest", marks=pytest.mark.slow), pytest.param("histograms", marks=pytest.mark.release)]
+)
 def test_twins_vary_as_the_estimators_do(tmp_path: Path, kind: str) -> None:
     """As many of XGBoost's trees accept a record as of those that scikit-learn trains."""
     shares = []

@@ -110,7 +110,7 @@ def test_few_model_calls_are_needed(german: Answered) -> None:
     assert max(answer.diagnostics.model_calls for answer in german.answers) <= MAX_CALLS
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_larger_radius_costs_more_and_survives_more_retraining(tmp_path: Path) -> None:
     rows_raw, repaid = applicants(1500, seed=1)
     space = standardised(FEATURES, rows_raw)
@@ -157,7 +157,12 @@ class Asked:
 
 
 @pytest.fixture(
-    scope="module", params=[*(pytest.param(name, marks=pytest.mark.slow) for name in ("network", "forest")), "linear"]
+    scope="module",
+    params=[
+        pytest.param("network", marks=pytest.mark.slow),
+        pytest.param("forest", marks=pytest.mark.release),
+        "linear",
+    ],
 )
 def lender(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Asked:
     if not GERMAN.exists():
