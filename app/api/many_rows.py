@@ -108,7 +108,7 @@ class ManyRows(Generic[Common]):
 def limits(max_bytes: int) -> dict[tuple[str, str], int]:
     """The largest body with many applicants, in bytes, by the end of the path and the media type of the request."""
     return {
-        **{(end, kind): max_bytes for end in ("/batch", "/reports") for kind in (NDJSON, CSV)},
+        **{(end, kind): max_bytes for end in ("/batch", "/comparisons", "/reports") for kind in (NDJSON, CSV)},
         ("/batch", JSON): min(max_bytes, LARGEST_WHOLE),
     }
 

@@ -30,6 +30,7 @@ from app.metrics import Metrics
 from app.models import route as models
 from app.portfolio import route as comparisons
 from app.portfolio.report_schema import ReportRequest
+from app.portfolio.schema import ComparisonRequest
 from app.questions import batch_route as batch
 from app.questions import kserve_route as kserve
 from app.questions import methods_route as methods
@@ -150,7 +151,7 @@ def _description(app: FastAPI) -> dict[str, Any]:
             title=app.title, version=app.version, description=app.description, routes=app.routes, servers=[SERVER]
         )
         # What no route declares as its own type: problems, and the body that comes in two forms.
-        for model in (Problem, BatchRequest, BatchRow, BatchProblem, ReportRequest):
+        for model in (Problem, BatchRequest, BatchRow, BatchProblem, ComparisonRequest, ReportRequest):
             schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
             description["components"]["schemas"] |= {**schema.pop("$defs", {}), model.__name__: schema}
         description["components"]["securitySchemes"] = SECURITY_SCHEMES

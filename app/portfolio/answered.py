@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from app.errors import ModelOutputInvalid, RecourseError
-from app.portfolio.preclusion import PATIENT_S, Preclusion, preclusion
+from app.portfolio.preclusion import Preclusion, preclusion
 from app.questions import recourse, use_cases
 from app.questions.answers import Json
 from app.questions.question import Question
@@ -204,7 +204,7 @@ def answers(
             continue
         known = None
         if outcome.verdict is not None and outcome.verdict.reason not in recourse.UNKNOWN:
-            known = preclusion(problem.black_box, problem.reference, problem.action_set, limit_s=PATIENT_S)
+            known = preclusion(problem.black_box, problem.reference, problem.action_set)
         answered[i] = Asked(problem=problem, found=outcome, known=known)
     return answered
 

@@ -67,7 +67,7 @@ class CommonWay(AnswerPart):
     cost: float | None
     """Mean over those reached so far, each by the way of least cost per future model that accepts; null of nobody."""
     future_validity: float | None
-    """Mean share of held-back future models that accept these records; null without future models."""
+    """Mean share of held-back future models that accept these records; null without them."""
     optimal: bool
     """Whether no as many ways of all candidates reach more of those who chose; proven."""
     at_most: float

@@ -30,16 +30,21 @@ def compare(
     sure: Annotated[bool, typer.Option("--sure", help="Exit with 3 where an interval contains a limit.")] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first record; each record adds 1.")] = 0,
     output: Annotated[Path | None, typer.Option("--json", help="File for all figures.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="File for the page, with a plot and a table.")] = None,
 ) -> None:
     """Compare two versions; exits with 0 if B passes, 1 if it fails, 2 if nothing was compared, 3 if not sure."""
     from app.questions.batch_files import BatchRefused
 
     try:
-        result = _computed(baseline, candidate, data, fail_if or [], seed)
+        result = computed(baseline, candidate, data, fail_if or [], seed)
         if output is not None:
             from app.questions.answers import encoded
 
             output.write_bytes(encoded(result) + b"\n")
+        if html is not None:
+            from app.portfolio.comparison_page import comparison_page
+
+            html.write_text(comparison_page(result), encoding="utf-8")
     except (RecourseError, CommandError, BatchRefused, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(UNUSABLE) from None
@@ -54,9 +59,11 @@ def compare(
 
 def summary(result: "Json") -> str:
     """The figures of a comparison in sentences, one on each line."""
+    from app.portfolio.comparison_page import broken
+
     records, found = result["records"], result["comparison"]
     decisions, recourse = found["decisions"], found["recourse"]
-    cost, promises = found["cost"], found["promises"]
+    cost = found["cost"]
     lines = [
         f"{records['scored']:,} records: yes to no {decisions['yes_no']:,}, no to yes {decisions['no_yes']:,}, "
         f"yes {decisions['yes_yes']:,}, no {decisions['no_no']:,}; without a decision {records['unscored']:,}.",
@@ -70,18 +77,7 @@ def summary(result: "Json") -> str:
             f"Cost of {cost['pairs']:,} people: median change {cost['median_change']:+.3g} "
             f"({low:+.3g} to {high:+.3g}), dearer for {percent(cost['dearer'])}%, medians x {cost['ratio']:.2f}."
         )
-    if promises["share"] is not None:
-        low, high = promises["interval"]
-        told = "" if promises["told"] is None else f", expected {percent(promises['told'], 1)}%"
-        lines.append(
-            f"Promises broken: {promises['broken']:,} of {promises['given']:,} = {percent(promises['share'], 1)}% "
-            f"({percent(low, 1)}% to {percent(high, 1)}%){told}."
-        )
-    if found["beyond_retraining"] is not None:
-        lines.append(
-            f"A mere retraining breaks at least as many with probability {found['beyond_retraining']:.3g}, "
-            f"from {found['retrainings']} retrainings."
-        )
+    lines += broken(result)
     precluded = found["precluded"]
     if precluded["proven"] or precluded["open"]:
         lines.append(
@@ -91,7 +87,8 @@ def summary(result: "Json") -> str:
     return "\n".join([*lines, *result["warnings"]])
 
 
-def _computed(baseline: str, candidate: str, data: Path | None, fail_if: list[str], seed: int) -> "Json":
+def computed(baseline: str, candidate: str, data: Path | None, fail_if: list[str], seed: int) -> "Json":
+    """The `ComparisonAnswer` about the records in `data`, or the baseline's reference records, as plain data."""
     from app.api.bodies import validated
     from app.jobs.kinds import comparison_job
     from app.observability import configure_logging

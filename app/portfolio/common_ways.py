@@ -7,6 +7,7 @@ together reach most people, exactly, by a mixed-integer program.
 """
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ SETS, PAIRED = 12, 4
 
 QUANTILES = (0.5, 0.75, 0.9, 1.0)
 """Of what answers change to and by: the share of them that a rule goes at least as far as."""
+
+LEAST_FACTOR, MOST_FACTOR, STEP = 0.5, 1.5, 0.05
+"""Between which a factor can be told, and to multiples of what; beyond these, a value or a difference says it."""
 
 NEAR = 1e-6
 """How far a number without a lattice may be moved to be legal."""
@@ -57,7 +61,7 @@ class Move:
     def text(self, feature: Feature) -> str:
         """The move in words, such as "savings: at least 5,000 EUR"."""
         if self.kind == "times":
-            return f"{title_text(feature)}: {self.value:.0%} of today's"
+            return f"{title_text(feature)}: {abs(self.value - 1.0):.0%} {'more' if self.value > 1.0 else 'less'}"
         if self.kind == "by":
             way = ("more" if self.value > 0.0 else "less") if feature.is_number else _raised(self.value)
             amount = number_text(feature, abs(self.value)) if feature.is_number else f"{abs(self.value):g}"
@@ -66,7 +70,7 @@ class Move:
             return f"{title_text(feature)}: {amount} {way}"
         value = self.value
         end = number_text(feature, value) if feature.is_number else level_text(feature, feature.value(value))
-        alone = self.kind == "level" or feature.type is FeatureType.BINARY
+        alone = self.kind == "level" or value == (feature.range_raw[1] if self.up else feature.range_raw[0])
         return f"{title_text(feature)}: {end}" if alone else f"{title_text(feature)}: at {self._end} {end}"
 
     @property
@@ -137,7 +141,7 @@ def candidates(features: Sequence[Feature], answers: Sequence[tuple[Row, ActionS
     for (row_raw, actions), own in zip(answers, changed, strict=True):
         for j in own:
             pairs.setdefault(j, []).append((float(actions.factual_raw[j]), float(row_raw[j])))
-    moves = {j: _moves(j, features[j], np.array(found)) for j, found in sorted(pairs.items())}
+    moves = {j: moves_of(j, features[j], np.array(found)) for j, found in sorted(pairs.items())}
     often = [j for j, _ in Counter(j for own in changed for j in own).most_common(PAIRED)]
     common = [own for own, _ in Counter(own for own in changed if 0 < len(own) <= changes).most_common(SETS)]
     two = itertools.combinations(sorted(often), 2) if changes > 1 else ()
@@ -153,7 +157,7 @@ def candidates(features: Sequence[Feature], answers: Sequence[tuple[Row, ActionS
     return list(dict.fromkeys(rules))
 
 
-def _moves(j: int, feature: Feature, pairs: Float[np.ndarray, "n 2"]) -> list[Move]:
+def moves_of(j: int, feature: Feature, pairs: Float[np.ndarray, "n 2"]) -> list[Move]:
     """What a rule may do with a feature: pairs of values before and after."""
     if feature.is_group:
         return sorted({Move(j, "level", float(to), up=True) for to in pairs[:, 1]})
@@ -163,13 +167,31 @@ def _moves(j: int, feature: Feature, pairs: Float[np.ndarray, "n 2"]) -> list[Mo
         if not len(before):
             continue
         for q in QUANTILES if up else tuple(1.0 - q for q in QUANTILES):
-            found.add(Move(j, "to", float(np.quantile(after, q, method="nearest")), up))
+            end, by = (float(np.quantile(one, q, method="nearest")) for one in (after, after - before))
+            found.add(Move(j, "to", float(np.clip(told_value(feature, end, up), *feature.range_raw)), up))
             if feature.type is not FeatureType.BINARY:
-                found.add(Move(j, "by", float(np.quantile(after - before, q, method="nearest")), up))
-            positive = feature.is_number and bool((before > 0.0).all())
-            if positive and (factor := float(np.round(np.quantile(after / before, q), 2))) > 0.0:
-                found.add(Move(j, "times", factor, up))
+                found.add(Move(j, "by", told_value(feature, by, up), up))
+            if feature.is_number and bool((before > 0.0).all()):
+                factor = round(_beyond(float(np.quantile(after / before, q)), STEP, up), 2)
+                found |= {Move(j, "times", factor, up)} if LEAST_FACTOR <= factor <= MOST_FACTOR else set()
     return sorted(found)
+
+
+def told_value(feature: Feature, value: float, up: bool) -> float:
+    """A number with two digits that goes at least as far; as it is where these are off the steps of the feature."""
+    if not feature.is_number or value == 0.0:
+        return value
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
+    step = feature.step or 0.0
+    if step and not math.isclose(max(unit / step, step / unit) % 1.0, 0.0, abs_tol=1e-9):
+        return value
+    return _beyond(value, max(unit, step), up)
+
+
+def _beyond(value: float, unit: float, up: bool) -> float:
+    """The next multiple of a unit, to 12 digits; the value itself where it is one."""
+    steps = round(value / unit, 6)
+    return float(f"{(math.ceil(steps) if up else math.floor(steps)) * unit:.12g}")
 
 
 def best_cover(costs: Float[np.ndarray, "n m"], most: int) -> tuple[list[int], list[int], list[int]]:

@@ -111,7 +111,7 @@ class ComparedPreclusion(AnswerPart):
     missed_by_search: int
     """The search found nothing, the proof a record; they count as found."""
     accepted_share_at_most: float | None
-    """95 % bound on the share of legal records that are accepted, the largest of those open; null without any."""
+    """95 % bound on the accepted share of legal records, the largest of those open; null without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ class ComparisonSource(AnswerPart):
     """Which records were compared."""
 
     kind: str
-    """`reference`, the reference records of the baseline, or `records`, those of the request."""
+    """`reference` (of the baseline) or `records` (of the request)."""
     records: int
     """How many there are."""
 
@@ -154,7 +154,7 @@ class ComparisonAnswer(AnswerPart):
     conditions: tuple[Judged, ...]
     """Those of `fail_if`, in their order."""
     warnings: tuple[str, ...]
-    """What a reader has to know besides."""
+    """What to know besides."""
 
 
 # --- the figures of all lines ----------------------------------------------------------------------------------------

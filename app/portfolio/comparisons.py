@@ -38,7 +38,7 @@ class Comparisons:
         self._ledger = ledger
 
     async def start(
-        self, model_id: str, baseline: str, candidate: str, question: Question, rows: Sequence[Json] | None,
+        self, model_id: str, baseline: str, candidate: str, question: Question, rows: Iterable[Json] | None,
         fail_if: Sequence[str],
     ) -> Job:  # fmt: skip
         """Start a job that compares two versions on `rows`; None stands for the baseline's reference records.
@@ -49,8 +49,8 @@ class Comparisons:
         ModelQuarantined, DailyBudgetSpent : the model is in quarantine, or the key's budget for today is spent
         NotReady : the job store cannot be reached
         """
-        before = self._version(model_id, baseline, "/baseline")
-        after = self._version(model_id, candidate, "/candidate")
+        before = self.version(model_id, baseline, "/baseline")
+        after = self.version(model_id, candidate, "/candidate")
         for i, text in enumerate(fail_if):
             Condition.parse(text, f"/fail_if/{i}")
         payload = self.payload(before, after, question, rows is not None, fail_if)
@@ -81,7 +81,8 @@ class Comparisons:
         """Enter the digest of a comparison's result in the ledger, once for each job. Raises `LedgerUnavailable`."""
         await noted(self._ledger, Kind.COMPARED, job_id, result["candidate"], result)
 
-    def _version(self, model_id: str, name: str, pointer: str) -> RegisteredModel:
+    def version(self, model_id: str, name: str, pointer: str) -> RegisteredModel:
+        """The version of a model that a request names at `pointer`; raises `InvalidRequest` and `UnknownModel`."""
         if name.partition("@")[0] != model_id:
             raise InvalidRequest(faults=[Fault(pointer, f"is not a version of {model_id}")])
         return self._models.find(name, pointer=pointer, include_inactive=True)

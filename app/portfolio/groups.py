@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.special import bdtr
 
 from app.portfolio.shares import Interval
@@ -59,6 +59,19 @@ def superiority(mine: Float[np.ndarray, "n"], others: Float[np.ndarray, "m"]) ->
     inside = min(max(value, 1e-9), 1.0 - 1e-9)
     logit, half = math.log(inside / (1.0 - inside)), 1.96 * math.sqrt(spread) / (inside * (1.0 - inside))
     return value, (1.0 / (1.0 + math.exp(-(logit - half))), 1.0 / (1.0 + math.exp(-(logit + half))))
+
+
+def at_equal_score(
+    burden: Float[np.ndarray, "n"], mine: Bool[np.ndarray, "n"], strata: Int[np.ndarray, "n"]
+) -> float | None:
+    """The chance that a member's burden exceeds that of another person in the same stratum; ties count half.
+
+    The mean over strata, each with the weight that `rank_tests` gives it. None where no stratum has both.
+    """
+    levels = np.unique(strata)
+    own, sizes = (np.array([(where == level).sum() for level in levels]) for where in (strata[mine], strata))
+    weight = float((own * (sizes - own) / (sizes + 1)).sum())
+    return 0.5 + float(_ranked(burden, strata, levels).ranks[mine].sum()) / weight if weight else None
 
 
 def _mid_ranks(values: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:

@@ -22,6 +22,7 @@ from app.portfolio.shares import most_accepted
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.black_box import BlackBox, input_of_rows
 from app.recourse.models.meter import Meter
+from app.recourse.numerics.solvers import MOST_NODES
 from app.recourse.problem import Reference
 from app.recourse.search.forest_branching import ForestBranching
 from app.recourse.search.legal_rows import every_row
@@ -47,12 +48,6 @@ COMPARED = 200
 ROUNDED = 1e-9
 """Error of sums in double precision, in scores."""
 
-LIMIT_S = 1.0
-"""Time for a program or a search; then it is open."""
-
-PATIENT_S = 10.0
-"""The same where many people are asked about: much more than it takes, so that a busy machine changes no figure."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preclusion:
@@ -70,7 +65,7 @@ class Preclusion:
 
 def preclusion(
     black_box: BlackBox, reference: Reference, actions: ActionSet, *, seed: int = 0, deadline: float = math.inf,
-    limit_s: float | None = None, cheapest: bool = True,
+    cheapest: bool = True,
 ) -> Preclusion:  # fmt: skip
     """Search for a proof that the black box refuses every legal record, or for a legal record that it accepts.
 
@@ -80,7 +75,6 @@ def preclusion(
     Parameters
     ----------
     deadline : time by `time.monotonic()` at which the search ends
-    limit_s : seconds after which each optimisation ends; None for `LIMIT_S`
     cheapest : whether a cheap record is worth further effort, of linear models and networks
     """
     if black_box.remote is not None:
@@ -91,12 +85,11 @@ def preclusion(
         proof: Literal["enumerated"] | None = "enumerated" if found is None and asked == len(rows_raw) else None
         return Preclusion(proof=proof, row_raw=found, asked=asked)
     if _is_closed(actions):
-        until = min(deadline, time.monotonic() + (LIMIT_S if limit_s is None else limit_s))
         known = (
-            _by_weights(black_box, reference, actions, until, cheapest)
-            or _by_network(black_box, reference, actions, until, cheapest)
+            _by_weights(black_box, reference, actions, deadline, cheapest)
+            or _by_network(black_box, reference, actions, deadline, cheapest)
             or _by_leaves(black_box, reference, actions)
-            or _by_trees(black_box, reference, actions, until)
+            or _by_trees(black_box, reference, actions, deadline)
         )
         if known is not None:
             return known
@@ -157,7 +150,7 @@ def _by_weights(
     """For a linear model: whether its score reaches the threshold. None where it says nothing."""
     if not black_box.knows_weights or black_box.gradient is None:
         return None
-    program = ActionProgram(actions, reach=math.inf)
+    program = ActionProgram(actions, reach=math.inf, nodes=MOST_NODES)
     w, constant, gap = reference.once_compared(black_box.gradient, 0.0, lambda: _weights(black_box, reference))
     if not (gap < CLOSE and (program.limit <= FAR * 1e3).all()):
         return None

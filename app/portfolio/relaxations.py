@@ -10,7 +10,10 @@ from app.recourse.actions.advice_ranges import Limit, range_of
 from app.recourse.features import Advice, Feature
 
 STEPS = (0.25, 0.5, 1.0, 2.0)
-"""By how many spreads a limit of a number gives, before it goes altogether."""
+"""By how many spreads, roughly, a limit of a number gives before it goes altogether."""
+
+MONTHS = (3.0, 6.0, 12.0, 24.0)
+"""By how many months the limit of time gives before it goes."""
 
 KEPT = frozenset({"range", "least_change", "horizon_months"})
 """No choices of one feature: what a record may hold, changes too small to be worth advising, and time."""
@@ -29,8 +32,8 @@ class InTheWay:
     lender_set: bool
     """Whether the lender set it, and not the request."""
     by: float | None
-    """The least raw difference of `STEPS` by which it would have to give; None where none of them is enough, and of
-    levels and time."""
+    """The least raw difference of `STEPS`, or of `MONTHS`, by which it would have to give; None where none of them is
+    enough, and of levels."""
 
 
 def in_the_way(actions: ActionSet, reachable: Reachable) -> list[InTheWay]:
@@ -43,17 +46,27 @@ def in_the_way(actions: ActionSet, reachable: Reachable) -> list[InTheWay]:
     reachable : whether an action set has a record that the model accepts
     """
     found = []
-    if not math.isinf(actions.clock.months) and reachable(actions.without_horizon()):
+    months = actions.clock.months
+    if not math.isinf(months) and reachable(actions.with_months(math.inf)):
         asked = actions.timing.horizon_months is not None
-        found.append(InTheWay(limit="horizon_months", feature=None, lender_set=not asked, by=None))
+        by = next((more for more in MONTHS if reachable(actions.with_months(months + more))), None)
+        found.append(InTheWay(limit="horizon_months", feature=None, lender_set=not asked, by=by))
     for j, (feature, limits) in enumerate(zip(actions.space.features, actions.limits(), strict=True)):
         for name, lender_set, widened in _choices(feature, limits):
             if not _opens(actions, j, widened(math.inf), reachable):
                 continue
-            steps = () if feature.is_group else (step * float(actions.space.spread_raw[j]) for step in STEPS)
+            spread = float(actions.space.spread_raw[j])
+            steps = () if feature.is_group else (_plain(step * spread, actions.step_raw[j]) for step in STEPS)
             by = next((by for by in steps if _opens(actions, j, widened(by), reachable)), None)
             found.append(InTheWay(limit=name, feature=feature.name, lender_set=lender_set, by=by))
     return found
+
+
+def _plain(by: float, tick: float) -> float:
+    """A difference with one digit that is not 0, which is a multiple of the tick; at least one tick."""
+    digit = 10.0 ** math.floor(math.log10(by))
+    rounded = round(by / digit) * digit
+    return float(f"{max(round(rounded / tick), 1) * tick if tick > 0.0 else rounded:.12g}")
 
 
 Widened: TypeAlias = Callable[[float], tuple[Feature, list[Limit]]]

@@ -28,20 +28,20 @@ class Quantiles(AnswerPart):
     """Quantiles over people."""
 
     p10: float
-    """A tenth of them have at most this."""
+    """A tenth have at most this."""
     p25: float
-    """A quarter have at most this."""
+    """A quarter."""
     p50: float
     """The median."""
     p75: float
-    """Three quarters have at most this."""
+    """Three quarters."""
     p90: float
-    """Nine tenths have at most this."""
+    """Nine tenths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedRecourse(AnswerPart):
-    """How many of the refused people have a change that the model accepts, and what it takes."""
+    """Who of the refused has a change that the model accepts, and what it takes."""
 
     found: int
     """People with such a change."""
@@ -56,7 +56,7 @@ class ReportedRecourse(AnswerPart):
     months: Quantiles | None
     """Of those found, how long the changes take."""
     future_validity: Quantiles | None
-    """Share of held-back future models that accept each answer; null without future models."""
+    """Share of held-back future models that accept each answer; null without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class ReportedPreclusion(AnswerPart):
     open: int
     """The search found nothing, and there is no proof."""
     accepted_share_at_most: float | None
-    """95 % bound on the share of legal records that are accepted, the largest of those open; null without any."""
+    """95 % bound on the accepted share of legal records, the largest of those open; null without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class WouldHelp(AnswerPart):
     """How many people have a way if a limit gives."""
 
     by: float
-    """By how much the limit gives, raw units."""
+    """By how much the limit gives."""
     people: int
     """People without recourse who have a way then."""
 
@@ -105,7 +105,9 @@ class LimitInTheWay(AnswerPart):
     blocks: int
     """People without recourse who have a way without it."""
     would_help: tuple[WouldHelp, ...]
-    """How many have one where it only gives; empty for levels and time."""
+    """How many have one where it only gives; empty for levels."""
+    unit: str | None
+    """Of `by`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +134,10 @@ class Harder(AnswerPart):
     """95 %, Brunner and Munzel."""
     p: float
     """Adjusted for all groups and measures of the table, by permutation."""
+    value_at_equal_score: float | None
+    """`value` among people of the same tenth of the model's score."""
     p_at_equal_score: float
-    """The same among people of the same tenth of the model's score."""
+    """Of that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +177,7 @@ class GroupTable(AnswerPart):
     permutations: int
     """Behind each p value."""
     suppressed: tuple[str, ...]
-    """Groups that are too small to be shown, and one more where a single one could be had by subtraction."""
+    """Groups that are too small to be shown, and one more where subtraction would give a single one."""
     rows: tuple[GroupRow, ...]
     """The groups that are shown."""
 
@@ -183,7 +187,7 @@ class ReportSource(AnswerPart):
     """Which records the report is about."""
 
     kind: str
-    """`reference`, the records that the model was registered with, `records`, those of the request, or `ledger`."""
+    """`reference` (of the registration), `records` (of the request) or `ledger`."""
     records: int
     """How many there are."""
     erased: int | None = None
@@ -209,20 +213,19 @@ class ReportAnswer(AnswerPart):
     preclusion: ReportedPreclusion
     """Who has none."""
     limits: tuple[LimitInTheWay, ...] | None
-    """Those that block most people first; null where the request leaves this part out, and of a remote model."""
+    """Those that block most people first; null where left out, and of a remote model."""
     levers: tuple[Lever, ...] | None
     """Those that most answers use first; null likewise."""
     groups: tuple[GroupTable, ...]
     """A table for each characteristic that was asked for."""
     common_ways: tuple[CommonWay, ...] | None
-    """Those first that help most; null where the request leaves this part out, of a remote model, and where too few
-    reference records are refused."""
+    """Those first that help most; null likewise, and where too few reference records are refused."""
     terms_alone: float | None
-    """Share of the refused whom other terms of the lender alone turn into accepted; null where the version names no
-    terms that are better one way."""
+    """Share of the refused who are accepted with other terms of the lender alone; null where no terms are better one
+    way."""
     contestable: int | None
-    """Refused records that at least half of the held-back future models accept as they are; null without them."""
+    """Refused records that at least half of the held-back future models accept; null without them."""
     labels: Mapping[str, str]
     """What people call the features of the model."""
     warnings: tuple[str, ...]
-    """What a reader has to know besides."""
+    """What to know besides."""

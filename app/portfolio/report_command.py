@@ -31,11 +31,15 @@ def report(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first record; each record adds 1.")] = 0,
     output: Annotated[Path | None, typer.Option("--json", help="File for all figures.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="File for the page, with plots and tables.")] = None,
+    candidate: Annotated[
+        str | None, typer.Option("--candidate", help="A version to replace it, id@version: the page compares the two.")
+    ] = None,
 ) -> None:
     """Report who of the refused has recourse, at what cost, who has none, and which limits stand in the way."""
     from app.api.bodies import validated
     from app.jobs.kinds import report_job
     from app.observability import configure_logging
+    from app.portfolio.command import computed
     from app.portfolio.in_process import figures
     from app.portfolio.report_schema import ReportRequest
     from app.questions.answers import encoded
@@ -54,7 +58,8 @@ def report(
     if html is not None:
         from app.portfolio.report_page import page
 
-        html.write_text(page(result), encoding="utf-8")
+        compared = None if candidate is None else computed(version.name, candidate, data, [], seed)
+        html.write_text(page(result, compared), encoding="utf-8")
     typer.echo(summary(result))
 
 

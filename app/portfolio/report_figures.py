@@ -4,11 +4,11 @@ import json
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from app.models import tasks
 from app.portfolio import groups
@@ -33,6 +33,7 @@ from app.portfolio.report_lines import bands
 from app.portfolio.shares import wilson
 from app.questions.answers import Json, plain
 from app.questions.frame import identity
+from app.recourse.features import Feature
 from app.registry.ref import ModelRef
 
 CONTESTABLE = 0.5
@@ -71,7 +72,7 @@ def reduced(ref: ModelRef, payload: Json, texts: Iterable[str]) -> Json:
         ),
         recourse=people.recourse(),
         preclusion=people.preclusion(),
-        limits=people.limits_in_the_way() if "limits" in parts and not remote else None,
+        limits=people.limits_in_the_way(features) if "limits" in parts and not remote else None,
         levers=people.levers(remote=remote) if "levers" in parts else None,
         groups=tuple(_groups(people, by, payload) for by in asked),
         common_ways=None if chosen is None else common_ways(chosen, features, people.given),
@@ -168,21 +169,21 @@ class _People:
             accepted_share_at_most=none.accepted_share_at_most,
         )
 
-    def limits_in_the_way(self) -> tuple[LimitInTheWay, ...]:
+    def limits_in_the_way(self, features: Sequence[Feature]) -> tuple[LimitInTheWay, ...]:
         """Limits whose removal gives people a way to a yes; those first that stand in the way of most people.
 
         Each has its curve: by how much the limit is widened, and how many people then have a way.
         """
-        found = []
+        found, units = [], {feature.name: feature.unit for feature in features}
         for (limit, feature, lender_set), steps in self.limits.items():
             known = sorted(by for by in steps if by is not None)
             people = np.cumsum([steps[by] for by in known]).tolist()
             curve = tuple(WouldHelp(by=at, people=count) for at, count in zip(known, people, strict=True))
-            found.append(
-                LimitInTheWay(
-                    limit=limit, feature=feature, lender_set=lender_set, blocks=steps.total(), would_help=curve
-                )
-            )
+            one = LimitInTheWay(
+                limit=limit, feature=feature, lender_set=lender_set, blocks=steps.total(), would_help=curve,
+                unit="months" if feature is None else units[feature],
+            )  # fmt: skip
+            found.append(one)
         return tuple(sorted(found, key=lambda one: (-one.blocks, one.feature or "", one.limit)))
 
     def levers(self, *, remote: bool) -> tuple[Lever, ...]:
@@ -231,7 +232,7 @@ def _groups(people: _People, by: Json, payload: Json) -> GroupTable:
         equal_p = groups.rank_tests(burdens, labels, shown, strata=strata, permutations=permutations, seed=seed)
         for k, group in enumerate(shown):
             mine = np.array([label == group for label in labels])
-            rows.append(_row(group, mine, found, burdens, budget, plain_p[k], equal_p[k]))
+            rows.append(_row(group, mine, found, burdens, strata, budget, plain_p[k], equal_p[k]))
     return GroupTable(
         by=name, budget=budget, tests=len(rows) * len(MEASURES), permutations=permutations, suppressed=tuple(hidden),
         rows=tuple(rows),
@@ -243,6 +244,7 @@ def _row(
     mine: Bool[np.ndarray, "n"],
     found: Bool[np.ndarray, "n"],
     burdens: groups.Burdens,
+    strata: Int[np.ndarray, "n"],
     budget: float | None,
     p: Float[np.ndarray, "k"],
     p_at_equal_score: Float[np.ndarray, "k"],
@@ -263,6 +265,7 @@ def _row(
                 value=value,
                 interval=interval,
                 p=float(p[k]),
+                value_at_equal_score=groups.at_equal_score(burdens[measure], mine, strata),
                 p_at_equal_score=float(p_at_equal_score[k]),
             )
         )

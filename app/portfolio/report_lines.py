@@ -27,7 +27,7 @@ from app.portfolio.answered import (
 )
 from app.portfolio.chosen_ways import chosen_ways
 from app.portfolio.common_ways import Reached
-from app.portfolio.preclusion import PATIENT_S, accepts_at_random, preclusion
+from app.portfolio.preclusion import accepts_at_random, preclusion
 from app.portfolio.relaxations import InTheWay, Reachable, in_the_way
 from app.questions import use_cases
 from app.questions.answers import Json
@@ -208,7 +208,7 @@ def _reachable(
     spent.add(meter.calls, meter.rows)
     if yes:
         return True
-    known = preclusion(problem.black_box, problem.reference, actions, limit_s=PATIENT_S, cheapest=False)
+    known = preclusion(problem.black_box, problem.reference, actions, cheapest=False)
     spent.add(0, known.asked)
     if known.row_raw is not None or known.proof is not None:
         return known.row_raw is not None

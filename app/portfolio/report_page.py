@@ -1,189 +1,166 @@
 """A report as one HTML file without scripts: for each part a sentence, a plot and a table; also dark and in print."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 
+from app.portfolio.comparison_page import versions
+from app.portfolio.page_parts import LEVEL, bars, html_file, points, section, table, version_name
 from app.questions.answers import Json
 from app.recourse.shares import percent
 
-WIDTH, LABEL, ROW = 640, 220, 26
-"""Of a plot, of its labels, and the height of a row, in units of the SVG."""
+SOURCES = {
+    "reference": "the records that the version was registered with",
+    "records": "the records of the request",
+    "ledger": "the newest question of everybody who asked in the period",
+}
+"""Kinds of sources in words."""
 
-STYLE = """
-:root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--line:#d5d9de;--mark:#2f6f9f;--flag:#b5482f;--soft:#9aa5b1}
-@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--paper:#14181d;--line:#39424d;--mark:#6cb0e0;--flag:#f08a6c}}
-@media print{:root{--ink:#000;--paper:#fff;--line:#bbb;--mark:#2f6f9f;--flag:#b5482f}svg,tr{break-inside:avoid}
-h2,caption{break-after:avoid}}
-body{font:15px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:var(--ink);
-background:var(--paper)}
-h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.2rem}svg{width:100%;height:auto;font-size:13px}
-svg text{fill:currentColor}svg rect,svg circle{fill:var(--mark)}svg .flag{fill:var(--flag)}
-svg line{stroke:var(--mark);stroke-width:2}svg .middle{stroke:var(--soft);stroke-dasharray:3 3;stroke-width:1}
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;margin:.5rem 0}
-caption{text-align:left}th,td{text-align:left;padding:.2rem .5rem;border-bottom:1px solid var(--line)}
-"""
+LIMITS = {
+    "advice": "what may be advised", "change": "which way it may change", "max_change": "how far it may change",
+    "immutable": "must stay as it is", "exclude": "ruled out", "direction": "which way it may change",
+    "bounds": "between which values", "horizon_months": "how long changes may take",
+}  # fmt: skip
+"""Limits in words."""
+
+COST = (
+    "A cost of 1 is a change by the usual distance between two applicants’ values, times the weight that the lender "
+    "gives the feature. Retrained models are trained again on records like today’s: which share of them accepts the "
+    "change too."
+)
 
 
-def page(found: Json) -> str:
-    """The HTML page of a report; `found` is a `ReportAnswer` as plain data."""
-    model = f"{found['model']['id']}@{found['model']['version']}"
-    title = f"Recourse of the applicants whom {model} refuses"
+def page(found: Json, compared: Json | None = None) -> str:
+    """The HTML page of a report.
+
+    Parameters
+    ----------
+    found : a `ReportAnswer` as plain data
+    compared : a `ComparisonAnswer` as plain data, of this version with one that may replace it
+    """
+    title = f"Refused by {version_name(found['model'])}: who can get a yes, and how"
     parts = [
-        _head(found), _levers(found), _cost(found), _limits(found), _ways(found),
-        *(_groups(table, found["labels"]) for table in found["groups"]), _ending(found)
+        _head(found), _limits(found), _levers(found), _cost(found), _ways(found), _groups(found),
+        "" if compared is None else versions(compared), _ending(found),
     ]  # fmt: skip
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main><h1>{escape(title)}</h1>"
-        f"{''.join(parts)}</main></body></html>\n"
-    )
+    return html_file(title, parts)
 
 
-def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:
-    """An SVG of horizontal bars.
-
-    Parameters
-    ----------
-    rows : of each bar, its label, its length, and the text beside it
-    """
-    longest = max((value for _, value, _ in rows), default=0.0) or 1.0
-    drawn = []
-    for k, (label, value, note) in enumerate(rows):
-        y, width = ROW * k + 4, (WIDTH - LABEL - 110) * value / longest
-        drawn.append(
-            f'<text x="{LABEL - 8}" y="{y + 14}" text-anchor="end">{escape(_short(label))}</text>'
-            f'<rect x="{LABEL}" y="{y}" width="{width:.1f}" height="18"/>'
-            f'<text x="{LABEL + width + 6:.1f}" y="{y + 14}">{escape(note)}</text>'
-        )
-    return _svg(title, ROW * len(rows) + 6, drawn)
-
-
-def points(title: str, rows: Sequence[tuple[str, float, float, float, bool]]) -> str:
-    """An SVG of values between 0 and 1 with their intervals, and a line at one half.
-
-    Parameters
-    ----------
-    rows : of each value, its label, the lower end of its interval, the value, the upper end, and whether it is marked
-    """
-
-    def at(value: float) -> str:
-        return f"{LABEL + (WIDTH - LABEL - 20) * value:.1f}"
-
-    height = ROW * len(rows)
-    drawn = [f'<line class="middle" x1="{at(0.5)}" x2="{at(0.5)}" y1="0" y2="{height}"/>']
-    drawn += [
-        f'<text x="{at(tick)}" y="{height + 16}" text-anchor="middle">{tick:g}</text>' for tick in (0.0, 0.5, 1.0)
-    ]
-    for k, (label, low, value, high, marked) in enumerate(rows):
-        y = ROW * k + 13
-        drawn.append(
-            f'<text x="{LABEL - 8}" y="{y + 4}" text-anchor="end">{escape(_short(label))}</text>'
-            f'<line x1="{at(low)}" x2="{at(high)}" y1="{y}" y2="{y}"/>'
-            f'<circle class="{"flag" if marked else "calm"}" cx="{at(value)}" cy="{y}" r="5"/>'
-        )
-    return _svg(title, height + 22, drawn)
-
-
-def _svg(title: str, height: int, drawn: Sequence[str]) -> str:
-    return f'<svg role="img" aria-label="{escape(title)}" viewBox="0 0 {WIDTH} {height}">{"".join(drawn)}</svg>'
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= 26 else label[:25] + "…"
-
-
-def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    head = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+def _proven(found: Json) -> int:
+    proven: Mapping[str, int] = found["preclusion"]["proven"]
+    return sum(proven.values())
 
 
 def _head(found: Json) -> str:
-    records, recourse, none = found["records"], found["recourse"], found["preclusion"]
-    proven = none["proven"]["enumerated"] + none["proven"]["optimised"]
-    text = f"{records['refused']:,} of {records['scored']:,} applicants are refused."
+    records, recourse, open_ = found["records"], found["recourse"], found["preclusion"]["open"]
+    proven = _proven(found)
+    about = (
+        f"{records['refused']:,} of {records['scored']:,} applicants are refused ({SOURCES[found['source']['kind']]})."
+    )
+    text = "Nobody is refused."
     if recourse["share"] is not None:
-        low, high = recourse["interval"]
-        text += (
-            f" {recourse['found']:,} of them ({percent(recourse['share'], 1)}%; 95 % interval {percent(low, 1)}% to "
-            f"{percent(high, 1)}%) have a change that this version accepts and that today’s limits allow."
+        low, high = (percent(1.0 - end, 1) for end in reversed(recourse["interval"]))
+        text = (
+            f"{proven + open_:,} of {records['refused']:,} ({percent(1.0 - recourse['share'], 1)}%; 95 % interval "
+            f"{low}% to {high}%): no change that today’s limits allow turns their no into a yes. "
+            f"{recourse['found']:,} have such a change."
         )
     if proven:
-        text += f" {proven:,} have none, proven: under today’s limits this version refuses every record they can reach."
-    if none["open"]:
-        text += f" For {none['open']:,} the search found none; that is no proof."
-    rows = [("a change exists", recourse["found"]), ("none exists: proven", proven), ("open", none["open"])]
+        text += f" For {proven:,} this is proven: this version refuses every record they can reach."
+    if open_:
+        text += f" For {open_:,} the search found none; that is no proof."
+    if found["limits"]:
+        names = [_limit(one, found["labels"]) for one in found["limits"][:3]]
+        text += f" What shuts out most of them: {'; '.join(names)}."
+    rows = [("a change exists", recourse["found"]), ("none exists: proven", proven), ("open", open_)]
     plot = bars("Refused applicants by whether a change exists", [(name, n, f"{n:,}") for name, n in rows])
-    return f"<p>{escape(text)}</p>{plot}" + _table("Refused applicants", ("outcome", "applicants"), rows)
+    told = table("Refused applicants", ("outcome", "applicants"), rows)
+    return f"<p>{escape(about)}</p>" + section("How many are shut out, and by what?", text, plot, told)
+
+
+def _limits(found: Json) -> str:
+    question = "Which of our limits could give, and by how much?"
+    shut_out = found["preclusion"]["open"] + _proven(found)
+    if not found["limits"]:
+        none = "None alone: no limit that gives opens a way for anybody." if shut_out else "Nobody is shut out."
+        return "" if found["limits"] is None else section(question, none)
+    limits = [(_limit(one, found["labels"]), one) for one in found["limits"]]
+    plot = bars("Applicants with a way without one limit", [(n, o["blocks"], f"{o['blocks']:,}") for n, o in limits])
+    rows = [
+        (
+            name, "lender" if one["lender_set"] else "request", f"{one['blocks']:,}",
+            "; ".join(f"{_amount(step['by'], one['unit'])}: {step['people']:,}" for step in one["would_help"]) or "–",
+        )
+        for name, one in limits
+    ]  # fmt: skip
+    text = f"Each limit alone, of the {shut_out:,} who are shut out:"
+    text += "".join(f" {_gives(name, one)}" for name, one in limits[:3])
+    heads = ("limit", "set by", "have a way without it", "have a way if it gives")
+    return section(question, text, plot, table("Limits", heads, rows))
+
+
+def _gives(name: str, one: Json) -> str:
+    blocks = one["blocks"]
+    steps = [f"{point['people']:,} if it gave {_amount(point['by'], one['unit'])}" for point in one["would_help"]]
+    return f"{name}: {', '.join([*steps, f'{blocks:,} without it'])}."
+
+
+def _amount(by: float, unit: str | None) -> str:
+    shown = f"{by:.3g}" if by < 1000.0 else f"{by:,.0f}"
+    return shown if unit is None else f"{shown} {'points' if unit == '%' else unit}"
+
+
+def _limit(one: Json, labels: Mapping[str, str]) -> str:
+    return f"{'Time' if one['feature'] is None else labels[one['feature']]}: {LIMITS[one['limit']]}"
 
 
 def _levers(found: Json) -> str:
     if not found["levers"]:
         return ""
-    levers = found["levers"]
-    labels = found["labels"]
+    levers, labels = found["levers"], found["labels"]
     used = [(labels[one["feature"]], one["used"], f"{percent(one['used'])}%") for one in levers]
     plot = bars("Share of the answers that change a feature", used)
     rows = [
         (labels[one["feature"]], f"{percent(one['used'], 1)}%", "–" if one["only"] is None else f"{one['only']:,}")
         for one in levers
     ]
-    heads = ("feature", "share of the answers", "applicants for whom no way without it is found")
-    text = "A way without a feature is looked for where the answer changes it and at most one more."
-    return f"<h2>What would have to change</h2><p>{text}</p>{plot}" + _table(
-        "Features that answers change", heads, rows
+    heads = ("what changes", "share of the answers", "applicants for whom no way without it is found")
+    text = (
+        "Each applicant counts with the change that an answer to them would advise. A way without a feature is looked "
+        "for where that changes this one and at most one more."
     )
+    return section("What would have to change?", text, plot, table("Features that change", heads, rows))
 
 
 def _cost(found: Json) -> str:
     recourse = found["recourse"]
     if recourse["cost"] is None:
         return ""
-    named = [("cost", recourse["cost"]), ("months", recourse["months"])]
+    named = [("cost", recourse["cost"], "{:.2f}".format), ("months", recourse["months"], "{:.1f}".format)]
     if recourse["future_validity"] is not None:
-        named.append(("share of future models that accept", recourse["future_validity"]))
+        kept = ("retrained models that accept", recourse["future_validity"], lambda share: f"{percent(share)}%")
+        named.append(kept)
     names = ("p10", "p25", "p50", "p75", "p90")
     plot = bars(
         "Applicants by the number of changes",
         [(f"{n} change{'s' if n != '1' else ''}", count, f"{count:,}") for n, count in recourse["changes"].items()],
     )
-    rows = [(name, *(f"{values[one]:.3g}" for one in names)) for name, values in named]
-    note = "Costs are the lender’s own weights times how far a feature moves, in spreads between people."
-    return f"<h2>What it costs</h2><p>{note}</p>{plot}" + _table(
-        f"Of {recourse['found']:,} applicants", ("measure", "10 %", "25 %", "median", "75 %", "90 %"), rows
-    )
-
-
-def _limits(found: Json) -> str:
-    if not found["limits"]:
-        return ""
-    limits = [(_limit(one, found["labels"]), one) for one in found["limits"]]
-    plot = bars("Applicants with a way without one limit", [(n, o["blocks"], f"{o['blocks']:,}") for n, o in limits])
-    rows = [
-        (
-            name,
-            "lender" if one["lender_set"] else "request",
-            f"{one['blocks']:,}",
-            "; ".join(f"{point['by']:.3g}: {point['people']:,}" for point in one["would_help"]) or "–",
-        )
-        for name, one in limits
-    ]
-    text = "Of those without a way: how many would have one without this limit alone, or if it gave so much."
-    heads = ("limit", "set by", "without it", "if it gives, raw units: applicants")
-    return f"<h2>Which limit stands in the way</h2><p>{text}</p>{plot}" + _table("Limits", heads, rows)
+    rows = [(name, *(shown(values[one]) for one in names)) for name, values, shown in named]
+    heads = ("measure", "10 % have at most", "25 %", "half", "75 %", "90 %")
+    caption = f"Of the {recourse['found']:,} applicants with a way"
+    return section("What does it cost them?", COST, plot, table(caption, heads, rows))
 
 
 def _ways(found: Json) -> str:
     ways = found["common_ways"]
     if not ways:
         return ""
-    first = ways[0]
+    last, count = ways[-1], f"{len(ways)} ways" if len(ways) > 1 else "One way"
     text = (
-        f"Each way is the same for everybody. It counts for an applicant where their own limits allow it as it stands "
-        f"and the model accepts it. Chosen on reference records, measured on {first['people']:,} other refused "
-        f"applicants. Cost and future models are those of the way, of the first so many, that costs an applicant least "
-        "for each future model that accepts it. Ways describe all of them and are no advice to one."
+        f"{count} together reach {percent(last['reach'])}% of {last['people']:,} refused applicants other than those "
+        "from whom they were chosen. A way is the same for everybody. It counts for an applicant where their own "
+        "limits allow it as it stands and the model accepts it. Cost and retrained models are those of the way, of "
+        "the first so many, that costs an applicant least for each retrained model that accepts it. Ways describe "
+        "all of them and are no advice to one."
     )
     reached = [
         (f"{k} way{'s' if k > 1 else ''}", one["reach"], f"{percent(one['reach'])}%") for k, one in enumerate(ways, 1)
@@ -197,43 +174,77 @@ def _ways(found: Json) -> str:
         )
         for k, one in enumerate(ways, 1)
     ]  # fmt: skip
-    heads = ("way", "reaches alone", "with those before it (95 %)", "mean cost so far", "future models that accept")
+    heads = (
+        "way", "reaches alone", "with those before it (95 % interval)", "mean cost so far",
+        "retrained models that accept",
+    )  # fmt: skip
     plot = bars("Share of the refused whom so many ways reach", reached)
-    return f"<h2>A handful of ways</h2><p>{escape(text)}</p>{plot}" + _table("Ways", heads, rows)
+    return section("What could we tell most people?", text, plot, table("Ways", heads, rows))
 
 
-def _limit(one: Json, labels: Mapping[str, str]) -> str:
-    return "time" if one["feature"] is None else f"{labels[one['feature']]}: {one['limit'].replace('_', ' ')}"
-
-
-def _groups(table: Json, labels: Mapping[str, str]) -> str:
-    by = labels.get(table["by"], table["by"])
-    rows = [(row, one) for row in table["rows"] for one in row["harder"] if one["measure"] == "cost"]
-    hidden = ", ".join(table["suppressed"])
+def _groups(found: Json) -> str:
+    tables = found["groups"]
+    if not tables:
+        return ""
+    costs = [one for compared in tables for one in _costs(compared)]
+    beyond = [row["group"] for row, one in costs if _flagged(one) and (one["value_at_equal_score"] or 0.0) > 0.5]
     text = (
-        "Chance that a member has it harder, by cost or by having no way, than somebody else; 0.5 is alike. "
-        + ("" if table["budget"] is None else f"The budget is a cost of {table['budget']:.3g}. ")
-        + "Marked: "
-        f"p at most 0.05, adjusted for {table['tests']} comparisons. Costs compare the lender’s weights as much as "
-        "lives. A small difference cannot be seen in few people: that none is marked does not show that there is none."
-        + (f" Not shown, as they are too small or could be had by subtraction: {hidden}." if hidden else "")
+        f"More than their scores, for: {', '.join(beyond) or 'no group, as far as so many people can show'}. “Harder” "
+        "is the chance that a member has no way or one that costs more, compared with somebody else; 0.5 is alike. p "
+        "says how often chance alone shows as much, adjusted for all comparisons of a table; at most 0.05 counts as a "
+        "difference. “At equal score” compares applicants of the same tenth of the model’s score: what remains there "
+        "is more than their scores. Costs compare the lender’s weights as much as lives. In few people a small "
+        "difference cannot be seen."
     )
-    plot = points(
-        f"Harder, by {by}",
-        [(row["group"], one["interval"][0], one["value"], one["interval"][1], one["p"] <= 0.05) for row, one in rows],
-    )
+    question = "Is it harder for some, and is that more than their scores?"
+    return section(question, text, *(_group(compared, found["labels"]) for compared in tables))
+
+
+def _costs(compared: Json) -> list[tuple[Json, Json]]:
+    """Each group of a table, and by how much it is harder for it by cost."""
+    return [(row, one) for row in compared["rows"] for one in row["harder"] if one["measure"] == "cost"]
+
+
+def _flagged(one: Json) -> bool:
+    """Whether there is a difference at equal score."""
+    return bool(one["p_at_equal_score"] <= LEVEL)
+
+
+def _group(compared: Json, labels: Mapping[str, str]) -> str:
+    by, rows = labels.get(compared["by"], compared["by"]), _costs(compared)
+    hidden = ", ".join(compared["suppressed"])
+    text = " ".join(sentence for row, one in rows if (sentence := _harder(row["group"], one)))
+    text = text or ("No difference is found." if rows else "No group is large enough to be compared.")
+    text += f" Not shown, as they are too small or could be had by subtraction: {hidden}." if hidden else ""
+    drawn = [
+        (row["group"], one["interval"][0], one["value"], one["interval"][1], one["p"] <= LEVEL) for row, one in rows
+    ]
     cells = [
         (
             row["group"], f"{row['refused']:,}", f"{percent(row['share'], 1)}%", f"{percent(row['within_budget'], 1)}%",
             f"{one['value']:.2f} ({one['interval'][0]:.2f} to {one['interval'][1]:.2f})", f"{one['p']:.3g}",
+            "–" if one["value_at_equal_score"] is None else f"{one['value_at_equal_score']:.2f}",
             f"{one['p_at_equal_score']:.3g}",
         )
         for row, one in rows
     ]  # fmt: skip
-    heads = ("group", "refused", "with a way", "within the budget", "harder", "p", "p at equal score")
-    return f"<h2>By {escape(by)}</h2><p>{escape(text)}</p>{plot if rows else ''}" + _table(
-        f"Groups by {by}", heads, cells
-    )
+    within = "within the budget" if compared["budget"] is None else f"within a cost of {compared['budget']:.3g}"
+    heads = ("group", "refused", "with a way", within, "harder (95 %)", "p", "harder at equal score", "p of that")
+    plot = points(f"Harder, by {by}; marked: a difference", drawn) if rows else ""
+    return f"<h3>By {escape(by)}</h3><p>{escape(text)}</p>{plot}" + table(f"Groups by {by}", heads, cells)
+
+
+def _harder(group: str, one: Json) -> str:
+    """What is found of a group; empty where it is like all others."""
+    plain, equal = one["p"] <= LEVEL, _flagged(one)
+    if not plain and not equal:
+        return ""
+    now = _how(one["value"]) if plain else "no difference"
+    return f"“{group}”: {now}; at equal score {_how(one['value_at_equal_score']) if equal else 'no difference'}."
+
+
+def _how(value: float) -> str:
+    return f"{'harder' if value > 0.5 else 'easier'} ({value:.2f})"
 
 
 def _ending(found: Json) -> str:
@@ -245,8 +256,8 @@ def _ending(found: Json) -> str:
         )
     if found["contestable"]:
         lines.append(
-            f"{found['contestable']:,} refused are accepted as they are by at least half of the future models, which "
-            "are retrainings on records like today’s: their refusal is worth a second look."
+            f"{found['contestable']:,} refused are accepted as they are by at least half of the retrained models: "
+            "their refusal is worth a second look."
         )
     lines.append(
         "This measures one version under today’s limits. It says nothing of who applied, whether records are right, "

@@ -41,7 +41,7 @@ class GroupedSource(Strict):
     kind: Literal["records"]
     """Those that follow."""
     records: Annotated[list[AnyGroupedRow], Field(min_length=1)]
-    """Each has an `applicant` and may have a `reference` and `groups`. Accepted ones are counted and left out."""
+    """As in a batch, and with `groups`. Accepted ones are counted and left out."""
 
 
 class LedgerSource(Strict):
@@ -59,11 +59,11 @@ class GroupsBy(Strict):
     """How people are grouped: by a feature, or by a key of the records' `groups`."""
 
     feature: Name | None = None
-    """It may be one that nobody can change."""
+    """Any of the model."""
     edges: Annotated[list[Annotated[float, NUMBER]], Field(max_length=20), FEW] | None = None
     """Of a number: where one group ends and the next begins."""
     column: Name | None = None
-    """In place of a feature."""
+    """Instead of it."""
 
     @model_validator(mode="after")
     def _one(self) -> "GroupsBy":
@@ -80,7 +80,7 @@ class Groups(Strict):
     by: Annotated[list[GroupsBy], Field(max_length=10), FEW] = Field(default_factory=list)
     """A table for each of these."""
     budget: Annotated[float, Field(gt=0), NUMBER] | None = None
-    """Cost up to which a way counts as affordable; the median of those found when absent."""
+    """Largest cost that counts as affordable; the median of those found when absent."""
     permutations: Annotated[int, Field(ge=99, le=9_999), NUMBER] = 499
     """Of the groups, behind each p value."""
 

@@ -1,9 +1,9 @@
 """POST /models/{id}/comparisons and /reports: what a new version changes, and who has recourse; always jobs."""
 
-from collections.abc import Iterable
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Body, Path, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from app import errors
@@ -31,11 +31,37 @@ from app.portfolio.report_schema import (
     ReportRequest,
     by_of,
 )
-from app.portfolio.schema import COMPARISON_EXAMPLES, ComparisonAnswer, ComparisonRequest
+from app.portfolio.schema import COMPARISON_EXAMPLES, ComparisonAnswer, ComparisonCommon, ComparisonRequest
 from app.questions.answers import Json
+from app.questions.batch_schema import BatchRow
 from app.service import Service
 
+SEED = f"{OF_TABLES} `seed` of a JSON body."
+
+Asked = TypeVar("Asked", ComparisonRequest, ReportRequest)
+
 REPORT = "job_01KAHQ0W3MZC9Y7T5X2V8RDB4E"
+
+
+def _many(schema: str, examples: Json) -> Json:
+    """The body of a request with many applicants, as OpenAPI describes it."""
+    whole = {"schema": {"$ref": f"#/components/schemas/{schema}"}, "examples": examples}
+    text = {"schema": {"type": "string"}}
+    return {"requestBody": {"required": True, "content": {JSON: whole, NDJSON: text, CSV: text}}}
+
+
+def _whole(schema: type[Asked], service: Service) -> Callable[[Any], tuple[Asked, list[Json] | None]]:
+    """Reads a JSON value as a request with this schema, and as rows; None where it names other records."""
+
+    def read(value: Any) -> tuple[Asked, list[Json] | None]:
+        asked = validated(schema, value)
+        rows = asked.rows()
+        if rows is not None:
+            refuse_many(len(rows), service.settings.max_batch_rows)
+        return asked, rows
+
+    return read
+
 
 router = APIRouter(tags=["ledger"], route_class=guarded(Scope.AUDIT))
 
@@ -56,12 +82,17 @@ router = APIRouter(tags=["ledger"], route_class=guarded(Scope.AUDIT))
         errors.NoRowAnswered,
         errors.LedgerUnavailable,
     ),
+    openapi_extra=_many("ComparisonRequest", COMPARISON_EXAMPLES),
 )
 async def compare(
     model_id: ModelId,
-    request: Annotated[ComparisonRequest, Body(openapi_examples=COMPARISON_EXAMPLES)],
+    request: Request,
     service: ServiceDep,
     prefer: PreferDep,
+    baseline: Annotated[str | None, Query(description=OF_TABLES)] = None,
+    candidate: Annotated[str | None, Query(description=OF_TABLES)] = None,
+    fail_if: Annotated[list[str] | None, Query(description=OF_TABLES)] = None,
+    seed: Annotated[int | None, Query(description=SEED)] = None,
 ) -> Response:
     """Start a job that compares decisions, recourse, costs and promises of two versions.
 
@@ -69,9 +100,14 @@ async def compare(
     /jobs/{id}/results` has the figures or, as `application/x-ndjson`, a line for each record without values of
     features. Nothing is promised; the ledger has a digest of the figures. Records count against the key's budget.
     """
-    rows = _limited(request.rows(), service)
-    versions = request.baseline, request.candidate
-    job = await service.comparisons.start(model_id, *versions, request.question(), rows, request.fail_if)
+    many = ManyRows(
+        whole=_whole(ComparisonRequest, service), common=ComparisonCommon, row=BatchRow,
+        features=lambda asked: service.comparisons.version(model_id, asked.baseline, "/baseline").space.schema,
+    )  # fmt: skip
+    query = {"baseline": baseline, "candidate": candidate, "fail_if": fail_if, "seed": seed}
+    async with many.read(request, query, service.settings.max_batch_rows) as (asked, rows):
+        versions = asked.baseline, asked.candidate
+        job = await service.comparisons.start(model_id, *versions, asked.question(), rows, asked.fail_if)
     return await answer_later(job, prefer, service)
 
 
@@ -90,16 +126,7 @@ async def compare(
         errors.NoRowAnswered,
         errors.LedgerUnavailable,
     ),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                JSON: {"schema": {"$ref": "#/components/schemas/ReportRequest"}, "examples": REPORT_EXAMPLES},
-                NDJSON: {"schema": {"type": "string"}},
-                CSV: {"schema": {"type": "string"}},
-            },
-        }
-    },
+    openapi_extra=_many("ReportRequest", REPORT_EXAMPLES),
 )
 async def report(
     name: ModelName,
@@ -107,21 +134,16 @@ async def report(
     service: ServiceDep,
     prefer: PreferDep,
     by: Annotated[list[str] | None, Query(description=f"{OF_TABLES} a feature, `age:25,40` or column.")] = None,
-    seed: Annotated[int | None, Query(description=f"{OF_TABLES} `seed` of a JSON body.")] = None,
+    seed: Annotated[int | None, Query(description=SEED)] = None,
 ) -> Response:
     """Start a job that reports who of the refused has recourse, at what cost, who has none, and what stands in the way.
 
-    With `groups`, also for whom it is harder. Results are read as those of a comparison. Many records follow a request
-    without `source` as lines of `application/x-ndjson`, or are a table.
+    With `groups`, also for whom it is harder. Results are read as those of a comparison. Many records, also of that,
+    follow a request without `source` as `application/x-ndjson`, or are a table.
     """
-
-    def whole(value: Any) -> tuple[ReportCommon, Iterable[Json] | None]:
-        asked = validated(ReportRequest, value)
-        return asked, _limited(asked.rows(), service)
-
     schema = service.models.find(name, include_inactive=True).space.schema
     many = ManyRows(
-        whole=whole, common=ReportCommon, row=GroupedRow, features=lambda _: schema,
+        whole=_whole(ReportRequest, service), common=ReportCommon, row=GroupedRow, features=lambda _: schema,
         groups=lambda asked: [one.column for one in asked.groups.by if one.column is not None],
     )  # fmt: skip
     try:
@@ -132,12 +154,6 @@ async def report(
         period = asked.period() if isinstance(asked, ReportRequest) else None
         job = await service.reports.start(name, asked.question(), rows, period, asked.figures())
     return await answer_later(job, prefer, service)
-
-
-def _limited(rows: list[Json] | None, service: Service) -> list[Json] | None:
-    if rows is not None:
-        refuse_many(len(rows), service.settings.max_batch_rows)
-    return rows
 
 
 @router.get(

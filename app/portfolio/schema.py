@@ -32,20 +32,17 @@ class RecordsSource(Strict):
     kind: Literal["records"]
     """Those that follow."""
     records: Annotated[list[AnyRow], Field(min_length=1)]
-    """Applicants as in a batch: each with its `applicant` and, optionally, a `reference`. Accepted ones count for
-    the decisions only."""
+    """Applicants as in a batch. Accepted ones count for the decisions only."""
 
 
 @with_fields_of(Timing)
-class ComparisonRequest(Strict):
-    """The versions to compare, the records, what both versions are asked, and what the candidate must not do."""
+class ComparisonCommon(Strict):
+    """The versions to compare, what both are asked, and what the candidate must not do."""
 
     baseline: VersionName
     """`id@version` of the version in use."""
     candidate: VersionName
     """`id@version` that is to replace it; it may be registered with `--inactive`."""
-    source: Annotated[ReferenceSource | RecordsSource, Field(discriminator="kind")] | None = None
-    """Whom to ask about; the reference records of the baseline when absent."""
     method: OptionalMethod
     """The method; `robust_mpm` with its defaults when absent."""
     constraints: Annotated[Constraints, Sent()] = Field(default_factory=Constraints)
@@ -57,11 +54,18 @@ class ComparisonRequest(Strict):
     seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
     """The same request with the same seed has the same result."""
     fail_if: Annotated[tuple[Annotated[str, StringConstraints(max_length=100)], ...], Field(max_length=20), FEW] = ()
-    """Conditions such as `broken > 5%` or `beyond-retraining < 0.05`; the result says which the candidate passes."""
+    """Such as `broken > 5%` or `beyond-retraining < 0.05`; the result says which the candidate passes."""
 
     def question(self) -> Question:
         """The question that is asked about each applicant; the applicant's record is not yet in it."""
         return by_method(self)
+
+
+class ComparisonRequest(ComparisonCommon):
+    """What a comparison asks, and about which records."""
+
+    source: Annotated[ReferenceSource | RecordsSource, Field(discriminator="kind")] | None = None
+    """Whom to ask about; the reference records of the baseline when absent."""
 
     def rows(self) -> list[Json] | None:
         """The records of the request as rows of a job; None if the baseline's reference records are compared."""
@@ -72,7 +76,7 @@ ComparisonAnswer: Any = describe(comparison.ComparisonAnswer)
 
 COMPARISON_EXAMPLES: Any = {
     "gate": {
-        "summary": "May version 2 go live? On the reference records",
+        "summary": "May version 2 go live?",
         "value": {
             "baseline": "consumer-loan@1",
             "candidate": "consumer-loan@2",

@@ -9,7 +9,7 @@ import pytest
 
 from app.futures.store import load_futures
 from app.portfolio.chosen_ways import Chosen, Given, chosen_ways, common_ways
-from app.portfolio.common_ways import Move, Rules, best_cover, rule_text
+from app.portfolio.common_ways import Move, Rules, best_cover, moves_of, rule_text, told_value
 from app.portfolio.report_schema import ReportRequest
 from app.questions.question import job_payload
 from app.recourse.actions.action_set import action_set
@@ -57,9 +57,33 @@ def test_rules_are_words() -> None:
         Move(3, "to", 1.0, up=True),
     )  # fmt: skip
     assert rule_text(rule, (income, savings, owned, surety)) == (
-        "Income: at least 2,500 EUR; Income: 300 EUR less; Income: 80% of today's; Savings: at least some; "
+        "Income: at least 2,500 EUR; Income: 300 EUR less; Income: 20% less; Savings: at least some; "
         "Savings: 1 level higher; Home: owned; Surety: yes"
     )
+
+
+@pytest.mark.parametrize(
+    ("more", "value", "up", "told"),
+    [
+        ({"type": FeatureType.CONTINUOUS}, 1_347.0, True, 1_400.0),
+        ({"type": FeatureType.CONTINUOUS}, -1_347.0, False, -1_400.0),
+        ({"type": FeatureType.CONTINUOUS}, 0.0437, False, 0.043),
+        ({"type": FeatureType.CONTINUOUS}, 1_400.0, True, 1_400.0),
+        ({"type": FeatureType.INTEGER}, 47.0, True, 47.0),
+        ({"type": FeatureType.INTEGER, "step": 100.0, "min": 0}, 2_310.0, True, 2_400.0),
+        ({"type": FeatureType.INTEGER, "step": 6.0, "min": 6}, 126.0, True, 126.0),
+        ({"type": FeatureType.ORDINAL, "categories": ("none", "some")}, 1.0, True, 1.0),
+    ],
+)
+def test_what_people_are_told_is_a_round_number(more: dict[str, Any], value: float, up: bool, told: float) -> None:
+    assert told_value(Feature(name="x", **more), value, up) == told
+
+
+def test_no_factor_is_told_that_nobody_can_follow() -> None:
+    income = Feature(name="income", type=FeatureType.CONTINUOUS)
+    moves = moves_of(0, income, np.array([[1_000.0, 2_650.0], [1_000.0, 1_210.0], [1_000.0, 1_210.0]]))
+    assert {move.value for move in moves if move.kind == "times"} == {1.25}
+    assert {move.value for move in moves if move.kind == "to"} == {1_300.0, 2_700.0}
 
 
 @pytest.fixture(scope="module")

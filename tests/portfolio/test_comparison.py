@@ -1,6 +1,8 @@
 """Two versions compared: every figure recomputed from all legal records, through the command and the server."""
 
+import csv
 import hashlib
+import io
 import itertools
 import json
 import math
@@ -223,6 +225,37 @@ def test_a_comparison_is_a_job_whose_digest_the_ledger_has(server: Server) -> No
         assert Ledger(engine).prove().broken is None
     finally:
         engine.dispose()
+
+
+def test_lines_and_tables_are_compared_as_records_of_a_json_body(server: Server) -> None:
+    records = loan_records(60, seed=6)
+    rows = [{"applicant": one} for one in records]
+    table = io.StringIO()
+    writer = csv.DictWriter(table, list(records[0]))
+    writer.writeheader()
+    writer.writerows(records)
+    whole = {**REQUEST, "seed": 5, "source": {"kind": "records", "records": rows}}
+    lines = "\n".join(json.dumps(one) for one in ({**REQUEST, "seed": 5}, *rows))
+    query: dict[str, Any] = {**REQUEST, "seed": 5}
+    results = []
+    for content, kind, params in (
+        (json.dumps(whole), "application/json", {}),
+        (lines, "application/x-ndjson", {}),
+        (table.getvalue(), "text/csv", query),
+    ):
+        sent = server.client.post(
+            "/models/loan/comparisons", content=content, headers={"Content-Type": kind}, params=params
+        )
+        assert sent.status_code == 202, sent.text
+        results.append(result_of(server, sent.headers["location"]))
+    assert results[0] == results[1] == results[2]
+    assert json.loads(results[0])["records"]["scored"] == 60
+    other = server.client.post(
+        "/models/loan/comparisons", content=table.getvalue(), headers={"Content-Type": "text/csv"},
+        params={"baseline": "other@1", "candidate": "loan@2"},
+    )  # fmt: skip
+    assert other.status_code == 422
+    assert "is not a version of loan" in other.text
 
 
 @pytest.mark.parametrize(

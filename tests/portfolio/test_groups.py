@@ -20,6 +20,20 @@ def test_the_chance_of_having_it_harder_is_that_of_all_pairs() -> None:
     assert (p < 0.05) == (low > 0.5 or high < 0.5)
 
 
+def test_the_chance_at_equal_score_is_that_of_all_pairs_of_a_stratum() -> None:
+    rng = np.random.default_rng(3)
+    burden, strata = np.append(rng.integers(0, 5, 57), [np.inf] * 3).astype(float), rng.integers(0, 3, 60)
+    mine = rng.random(60) < 0.4
+    total = weights = 0.0
+    for stratum in range(3):
+        a, b = burden[mine & (strata == stratum)], burden[~mine & (strata == stratum)]
+        weight = len(a) * len(b) / (len(a) + len(b) + 1)
+        weights += weight
+        total += weight * ((a[:, None] > b).mean() + 0.5 * (a[:, None] == b).mean())
+    assert groups.at_equal_score(burden, mine, strata) == pytest.approx(total / weights)
+    assert groups.at_equal_score(burden, mine, mine.astype(int)) is None
+
+
 def test_a_rank_test_of_one_measure_is_that_of_all_permutations() -> None:
     burden = {"cost": np.array([1.0, 2.0, 2.0, 5.0, np.inf, 0.5, 3.0])}
     labels = ["a", "a", "b", "a", "a", "b", "b"]

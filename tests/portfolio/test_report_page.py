@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from app.portfolio.report_page import LABEL, WIDTH, bars, page, points
+from app.portfolio.comparison_page import comparison_page
+from app.portfolio.page_parts import LABEL, WIDTH, bars, points
+from app.portfolio.report_page import page
 from tests.portfolio.test_report import FIXED, reported
 from tests.registry.loan import loan_records
 
@@ -35,20 +37,21 @@ def test_the_tables_have_the_figures(found: dict[str, Any]) -> None:
         str(found["recourse"]["found"]), str(proven), str(none["open"]),
     ]  # fmt: skip
     names = [found["labels"][one["feature"]] for one in found["levers"]]
-    assert [row[0] for row in told["Features that answers change"]] == names
+    assert [row[0] for row in told["Features that change"]] == names
     assert [int(row[2]) for row in told["Limits"]] == [one["blocks"] for one in found["limits"]]
     (table,) = found["groups"]
     assert [row[0] for row in told["Groups by age"]] == [row["group"] for row in table["rows"]]
     costs = [one for row in table["rows"] for one in row["harder"] if one["measure"] == "cost"]
-    assert [row[6] for row in told["Groups by age"]] == [f"{one['p_at_equal_score']:.3g}" for one in costs]
+    assert [row[6] for row in told["Groups by age"]] == [f"{one['value_at_equal_score']:.2f}" for one in costs]
+    assert [row[7] for row in told["Groups by age"]] == [f"{one['p_at_equal_score']:.3g}" for one in costs]
 
 
 def test_features_have_the_names_that_people_call_them(found: dict[str, Any]) -> None:
     labels = {name: f"What is called {name}" for name in found["labels"]}
     told = tables(page({**found, "labels": labels}))
-    named = [row[0] for row in told["Features that answers change"]]
+    named = [row[0] for row in told["Features that change"]]
     assert all(name.startswith("What is called ") for name in named)
-    assert "What is called income: immutable" in [row[0] for row in told["Limits"]]
+    assert "What is called income: must stay as it is" in [row[0] for row in told["Limits"]]
     assert "Groups by What is called age" in told
 
 
@@ -79,7 +82,63 @@ def test_names_are_text(found: dict[str, Any]) -> None:
 def test_a_report_without_refused_people_has_a_page(found: dict[str, Any]) -> None:
     recourse = {"found": 0, "share": None, "interval": None, "cost": None, "changes": {}, "months": None}
     nobody = {**found, "recourse": recourse, "limits": None, "levers": [], "groups": [], "contestable": None}
-    assert "What it costs" not in page(nobody)
+    assert "What does it cost" not in page(nobody)
+
+
+FIVE = (
+    "How many are shut out, and by what?",
+    "Which of our limits could give, and by how much?",
+    "What could we tell most people?",
+    "Is it harder for some, and is that more than their scores?",
+    "May loan@2 replace loan@1?",
+)
+"""What a reader without the documents asks of the page."""
+
+
+def compared(**more: Any) -> dict[str, Any]:
+    """A comparison as its answer has it."""
+    versions = {
+        "baseline": {"id": "loan", "version": "1"},
+        "candidate": {"id": "loan", "version": "2"},
+        "conditions": [],
+        "warnings": [],
+    }
+    figures = {
+        "decisions": {"yes_yes": 50, "yes_no": 7, "no_yes": 3, "no_no": 40},
+        "recourse": {"gained": 1, "lost": 2},
+        "cost": {"pairs": 38, "ratio": 1.25, "dearer": 0.75},
+        "promises": {"given": 40, "broken": 8, "share": 0.2, "interval": [0.09, 0.35], "told": 0.05},
+        "beyond_retraining": 0.02,
+        "retrainings": 60,
+    }
+    return {**versions, "comparison": {**figures, **more}}
+
+
+def test_a_page_answers_five_questions_under_headings_that_ask_them(found: dict[str, Any]) -> None:
+    first = found["limits"][0]
+    way = {"text": "Savings: much", "alone": 0.5, "reach": 0.5, "interval": [0.4, 0.6], "people": 80}
+    way |= {"cost": 1.0, "future_validity": None}
+    text = page({**found, "common_ways": [way]}, compared())
+    answers = dict(re.findall("<h2>(.*?)</h2><p>(.*?)</p>", text))
+    shut_out, limit, ways, harder, version = (answers[question] for question in FIVE)
+    none = found["records"]["refused"] - found["recourse"]["found"]
+    assert shut_out.startswith(f"{none} of {found['records']['refused']}")
+    assert f"{first['blocks']} without it" in limit
+    assert f"{first['would_help'][0]['people']} if it gave {first['would_help'][0]['by']:,.0f}" in limit
+    assert "together reach 50%" in ways
+    assert harder.startswith("More than their scores, for:")
+    assert version.startswith("No")
+    assert "8 of 40" in version
+
+
+def test_a_comparison_says_which_conditions_fail() -> None:
+    judged = {"text": "lost>1%", "measure": "lost", "value": 0.05, "interval": [0.03, 0.07], "limit": 0.01}
+    fails = {**compared(), "conditions": [{**judged, "holds": False, "sure": True}]}
+    assert "No: 1 of 1 conditions fail." in comparison_page(fails)
+    assert "lost&gt;1%: share of those the baseline refuses" in comparison_page(fails)
+    holds = {**compared(beyond_retraining=None), "conditions": [{**judged, "holds": True, "sure": True}]}
+    assert "Yes: all conditions hold." in comparison_page(holds)
+    assert ">No" not in comparison_page(compared(beyond_retraining=0.5))
 
 
 def test_bars_and_points_are_to_scale() -> None:

@@ -159,10 +159,10 @@ class ActionSet:
         levels = {**self.restricted, **{j: one.levels for j, one in others.items()}}
         return replace(self, **arrays_within(self.space, ends, levels))
 
-    def without_horizon(self) -> "ActionSet":
-        """A copy of this action set in which changes may take any time."""
+    def with_months(self, months: float) -> "ActionSet":
+        """A copy of this action set in which changes may take so many months, or any time at infinity."""
         timing = replace(self.timing, horizon_months=None)
-        wider = replace(self, timing=timing, clock=clock(self.space.features, self.factual_raw, timing))
+        wider = replace(self, timing=timing, clock=clock(self.space.features, self.factual_raw, timing, months))
         ranges = ranges_of_all(self.space, self.factual_raw, replace(self._asked, months=wider.clock.months))
         return replace(wider, **arrays_of(self.space, ranges))
 

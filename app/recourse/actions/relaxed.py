@@ -46,7 +46,7 @@ def relaxed(actions: ActionSet) -> Iterator[Relaxed]:
         months = f"{actions.clock.months:g} {month}"
         valid = f"the {months} for which an answer is valid" if actions.timing.horizon_months is None else months
         text = f"Taking longer than {valid} would help most."
-        yield Relaxed("horizon_months", None, text, actions.without_horizon())
+        yield Relaxed("horizon_months", None, text, actions.with_months(math.inf))
 
 
 def _begun_like(actions: ActionSet, others: ActionSet) -> ActionSet:

@@ -30,7 +30,7 @@ class Timing(InputPart):
     """How much time the person has."""
 
     horizon_months: Annotated[float, Interval(gt=0, le=1200)] | None = None
-    """How many months the applicant has; as long as the answer is valid when absent. No answer takes longer."""
+    """Months that the applicant has; when absent, as long as the answer is valid."""
     sequential: bool = False
     """Whether changes follow one another, so that their times add up."""
 

@@ -17,7 +17,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from app.errors import DeadlineExceeded, SolverFailed
 
 MOST_NODES = 2_000
-"""Of a cover; not a time, so that the same question has the same answer."""
+"""Of a cover or a proof; not a time, so that the same question has the same answer."""
 
 _OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
 
@@ -31,6 +31,7 @@ def mixed_integer_program(
     limit: Float[np.ndarray, "n"],
     integer: Bool[np.ndarray, "n"],
     deadline: float = math.inf,
+    nodes: int | None = None,
 ) -> Float[np.ndarray, "n"] | None:
     """``argmin cost.x`` subject to ``lower <= A x <= upper`` and ``0 <= x <= limit``, by the solver HiGHS.
 
@@ -38,6 +39,7 @@ def mixed_integer_program(
     ----------
     integer : for each variable, whether it is a whole number
     deadline : `time.monotonic()` at which the solver stops
+    nodes : nodes after which it stops; None for no limit
 
     Returns
     -------
@@ -46,7 +48,7 @@ def mixed_integer_program(
     Raises
     ------
     DeadlineExceeded : no ``x`` was known at the deadline
-    SolverFailed : the solver ended without an answer
+    SolverFailed : the solver ended without an answer, or after so many nodes
     """
     if not len(cost):  # the solver refuses a program without variables
         return cost if ((lower <= 1e-9) & (upper >= -1e-9)).all() else None
@@ -56,6 +58,7 @@ def mixed_integer_program(
     # HiGHS sometimes fails after its own presolve, but solves the program without it.
     for presolve in (True, False):
         options = {"mip_rel_gap": 1e-6, "presolve": presolve, "time_limit": max(deadline - time.monotonic(), 1e-3)}
+        options |= {} if nodes is None else {"node_limit": nodes}
         with silent():
             answer = milp(
                 cost, constraints=constraints, bounds=Bounds(0.0, limit), integrality=integer.astype(int),

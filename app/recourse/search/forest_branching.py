@@ -20,8 +20,9 @@ from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.advice_ranges import lattice_point
 from app.recourse.models.forest import Forest
 
-MOST_BOXES = 20_000
-"""Boxes that are divided; then it is open."""
+MOST_WORK, PER_HALF = 3e8, 8e3
+"""Leaves that are looked at, roughly, before a search is open: about a second; and what a half of a box costs beside
+them. No time, so that the same question has the same answer."""
 
 MOST_LISTED = 512
 """Values of a lattice that are all tried; of more, those beside the splits."""
@@ -98,6 +99,8 @@ class ForestBranching:
             self._levers.append(self._lever(j, tried[j], held))
         self._most = math.inf if actions.max_changes is None else actions.max_changes
         self._own = np.array([lever.own for lever in self._levers], dtype=int)
+        self._work = 2 * len(self._levers) * (PER_HALF + len(self._values))
+        """For one box."""
 
     def accepted(self, least: float, *, deadline: float = math.inf) -> Float[np.ndarray, "p"] | None:
         """A legal record whose margin times `sign` is at least `least`; None if there is no such record.
@@ -105,7 +108,7 @@ class ForestBranching:
         Raises
         ------
         DeadlineExceeded : the search is not finished at `deadline`, a `time.monotonic()`
-        SolverFailed : the search is not finished after `MOST_BOXES` boxes, or it found only records that break a rule
+        SolverFailed : the search is not finished after `MOST_WORK`, or it found only records that break a rule
         """
         last = np.array([len(lever.values) - 1 for lever in self._levers], dtype=int)
         whole = _Box(np.zeros(len(last), dtype=int), last)
@@ -118,7 +121,7 @@ class ForestBranching:
                 break
             if time.monotonic() > deadline:
                 raise DeadlineExceeded("The trees were not searched within the time limit.")
-            if number > MOST_BOXES:
+            if number * self._work > MOST_WORK:
                 raise SolverFailed("The trees have too many combinations of leaves.")
             if (box.first == box.last).all():
                 row_raw = self.actions.factual_raw.copy()

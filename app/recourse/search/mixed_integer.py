@@ -35,11 +35,12 @@ class ActionProgram:
     Parameters
     ----------
     reach : how far a number without limit may go, in units of cost
+    nodes : nodes after which each program stops; None for no limit
     """
 
-    def __init__(self, action_set: ActionSet, *, reach: float = FAR) -> None:
+    def __init__(self, action_set: ActionSet, *, reach: float = FAR, nodes: int | None = None) -> None:
         A, space = action_set, action_set.space
-        self.action_set, self.start_raw = A, A.factual_raw
+        self.action_set, self.start_raw, self.nodes = A, A.factual_raw, nodes
         self.start = space.encode(self.start_raw[None])[0]
         feature, sign, level, first, step, per, limit = [], [], [], [], [], [], []
         for k, j in enumerate(space.numeric.tolist()):
@@ -150,6 +151,7 @@ class ActionProgram:
             limit=np.concatenate([limit, np.full(more, np.inf)]),
             integer=np.concatenate([self.integer, np.zeros(more, dtype=bool)]),
             deadline=deadline,
+            nodes=self.nodes,
         )
         return None if z is None else Solved(self.row(z), z, float(cost @ z))
 

@@ -132,3 +132,14 @@ def test_what_another_thread_may_write_is_not_lost() -> None:
 
 def test_a_process_without_standard_output_goes_on() -> None:
     assert written("os.close(1); os.write = lambda *_: 0") == ""
+
+
+def test_nodes_end_a_program_as_the_same_on_every_machine() -> None:
+    """Whether two rows of numbers can be halved: neither a node nor a moment says it."""
+    A = np.random.default_rng(0).integers(0, 1_000_000, (2, 40)).astype(float)
+    half = A.sum(axis=1) // 2
+    program: dict[str, Any] = {"limit": np.ones(40), "integer": np.ones(40, dtype=bool)}
+    with pytest.raises(SolverFailed, match="without an answer"):
+        mixed_integer_program(np.zeros(40), A, half, half, **program, nodes=1)
+    with pytest.raises(DeadlineExceeded):
+        mixed_integer_program(np.zeros(40), A, half, half, **program, deadline=time.monotonic())

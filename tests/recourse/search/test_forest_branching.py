@@ -6,6 +6,7 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
+import app.recourse.search.forest_branching as module
 from app.errors import SolverFailed
 from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Constraints
@@ -87,6 +88,20 @@ def test_what_can_be_reached_is_what_some_row_has(sign: float) -> None:
                 none += 1
     assert none == 12
     assert some == 24
+
+
+def test_effort_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(0)
+    one = domain(draw)
+    actions = action_set(one.space, factual(draw, one))
+    rows = legal_rows(one, [])
+    trees = [grown(draw, one.space, one.space.encode(rows), 3) for _ in range(6)]
+    search = ForestBranching(forest_of(trees, one.space), one.space.encode, actions)
+    margins = forest_of(trees, one.space).margin(one.space.encode(rows[actions.contains(rows)]))
+    # One box is looked at, and its bound alone says nothing.
+    monkeypatch.setattr(module, "MOST_WORK", 0.0)
+    with pytest.raises(SolverFailed, match="too many"):
+        search.accepted(float(margins.max()))
 
 
 def test_rules_leave_nothing_proven_that_is_not_so() -> None:

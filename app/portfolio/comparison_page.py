@@ -1,0 +1,78 @@
+"""A comparison as one HTML file: whether the new version may replace the other, with a plot and tables."""
+
+from app.portfolio.conditions import MEASURES
+from app.portfolio.page_parts import LEVEL, bars, html_file, section, table, version_name
+from app.questions.answers import Json
+from app.recourse.shares import percent
+
+
+def comparison_page(compared: Json) -> str:
+    """The HTML page of a comparison; `compared` is a `ComparisonAnswer` as plain data."""
+    names = (version_name(compared[one]) for one in ("baseline", "candidate"))
+    return html_file(" and ".join(names), [versions(compared)])
+
+
+def broken(compared: Json) -> list[str]:
+    """Sentences: how many answers of the baseline the candidate refuses, beside what was to be expected."""
+    before, after = version_name(compared["baseline"]), version_name(compared["candidate"])
+    promises, beyond = compared["comparison"]["promises"], compared["comparison"]["beyond_retraining"]
+    found = []
+    if promises["share"] is not None:
+        low, high = (percent(end, 1) for end in promises["interval"])
+        found.append(
+            f"{after} refuses {promises['broken']:,} of {promises['given']:,} changes to which {before} says yes "
+            f"({percent(promises['share'], 1)}%; 95 % interval {low}% to {high}%)."
+        )
+    if promises["told"] is not None:
+        found.append(f"From the answers {percent(promises['told'], 1)}% were to be expected.")
+    if beyond is not None:
+        found.append(
+            f"A mere retraining of {before} breaks as many with a probability of {beyond:.2g} "
+            f"({compared['comparison']['retrainings']} retrainings); below {LEVEL:g}, the new version breaks more than "
+            "retraining explains."
+        )
+    return found
+
+
+def versions(compared: Json) -> str:
+    """The section about a comparison, in HTML; `compared` is a `ComparisonAnswer` as plain data."""
+    before, after = version_name(compared["baseline"]), version_name(compared["candidate"])
+    found = compared["comparison"]
+    decisions, recourse, cost = found["decisions"], found["recourse"], found["cost"]
+    beyond, conditions, text = found["beyond_retraining"], compared["conditions"], list[str]()
+    if conditions:
+        failed = sum(not one["holds"] for one in conditions)
+        text.append(f"No: {failed} of {len(conditions)} conditions fail." if failed else "Yes: all conditions hold.")
+    elif beyond is not None:
+        text.append(f"{'No' if beyond < LEVEL else 'Yes'}, by what retrainings break (limit {LEVEL:g}).")
+    judged = [
+        (
+            "holds" if one["holds"] else "fails", f"{one['text']}: {MEASURES[one['measure']]}",
+            "–" if one["value"] is None else f"{one['value']:.3g}",
+            "–" if one["interval"] is None else f"{one['interval'][0]:.3g} to {one['interval'][1]:.3g}",
+        )
+        for one in conditions
+    ]  # fmt: skip
+    rows = [
+        ("accepted by both", f"{decisions['yes_yes']:,}"), (f"accepted by {before} only", f"{decisions['yes_no']:,}"),
+        (f"accepted by {after} only", f"{decisions['no_yes']:,}"), ("refused by both", f"{decisions['no_no']:,}"),
+        ("a way before, none after", f"{recourse['lost']:,}"),
+        ("no way before; a way or a yes after", f"{recourse['gained']:,}"),
+    ]  # fmt: skip
+    if cost["ratio"] is not None:
+        rows.append((f"median cost after over before, of {cost['pairs']:,} with a way in both", f"{cost['ratio']:.2f}"))
+        rows.append(("of these, pay more", f"{percent(cost['dearer'])}%"))
+    shares = ("refused by the new version", "share"), ("to be expected", "told")
+    drawn = [
+        (label, share, f"{percent(share, 1)}%")
+        for label, one in shares
+        if (share := found["promises"][one]) is not None
+    ]
+    heads = ("verdict", "fails if, and what is measured", "value", "95 % interval")
+    caption = f"Conditions; baseline: {before}, candidate: {after}"
+    return section(
+        f"May {after} replace {before}?", " ".join([*text, *broken(compared), *compared["warnings"]]),
+        bars("Share of the changes", drawn),
+        table(caption, heads, judged) if judged else "",
+        table("Applicants", ("decision or way", "applicants"), rows),
+    )  # fmt: skip

@@ -1,0 +1,106 @@
+"""What pages of reports and comparisons are made of: sections, plots and tables, without scripts; also in print."""
+
+from collections.abc import Sequence
+from html import escape
+
+from app.questions.answers import Json
+
+WIDTH, LABEL, ROW = 640, 290, 26
+"""Of a plot, of its labels, and the height of a row, in units of the SVG."""
+
+LEVEL = 0.05
+"""Of tests, and of the recommended condition on a new version."""
+
+STYLE = """
+:root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--line:#d5d9de;--mark:#2f6f9f;--flag:#b5482f;--soft:#9aa5b1}
+@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--paper:#14181d;--line:#39424d;--mark:#6cb0e0;--flag:#f08a6c}}
+@media print{:root{--ink:#000;--paper:#fff;--line:#bbb;--mark:#2f6f9f;--flag:#b5482f}svg,tr{break-inside:avoid}
+h2,h3,caption{break-after:avoid}}
+body{font:15px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:var(--ink);
+background:var(--paper)}
+h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:2.4rem}h3{font-size:1rem;margin-top:1.6rem}svg{width:100%;height:auto;font-size:13px}
+svg text{fill:currentColor}svg rect,svg circle{fill:var(--mark)}svg .flag{fill:var(--flag)}
+svg line{stroke:var(--mark);stroke-width:2}svg .middle{stroke:var(--soft);stroke-dasharray:3 3;stroke-width:1}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;margin:.5rem 0}
+caption{text-align:left}th,td{text-align:left;padding:.2rem .5rem;border-bottom:1px solid var(--line)}
+"""
+
+
+def html_file(title: str, parts: Sequence[str]) -> str:
+    """A page with a title and parts, in HTML."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main><h1>{escape(title)}</h1>"
+        f"{''.join(parts)}</main></body></html>\n"
+    )
+
+
+def section(question: str, answer: str, *more: str) -> str:
+    """A heading, the sentences that answer it, and plots or tables below them."""
+    return f"<h2>{escape(question)}</h2><p>{escape(answer)}</p>{''.join(more)}"
+
+
+def version_name(version: Json) -> str:
+    """The name of a version, such as `loan@2`."""
+    return f"{version['id']}@{version['version']}"
+
+
+def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:
+    """An SVG of horizontal bars.
+
+    Parameters
+    ----------
+    rows : of each bar, its label, its length, and the text beside it
+    """
+    longest = max((value for _, value, _ in rows), default=0.0) or 1.0
+    drawn = []
+    for k, (label, value, note) in enumerate(rows):
+        y, width = ROW * k + 4, (WIDTH - LABEL - 110) * value / longest
+        drawn.append(
+            f'<text x="{LABEL - 8}" y="{y + 14}" text-anchor="end">{escape(_short(label))}</text>'
+            f'<rect x="{LABEL}" y="{y}" width="{width:.1f}" height="18"/>'
+            f'<text x="{LABEL + width + 6:.1f}" y="{y + 14}">{escape(note)}</text>'
+        )
+    return _svg(title, ROW * len(rows) + 6, drawn)
+
+
+def points(title: str, rows: Sequence[tuple[str, float, float, float, bool]]) -> str:
+    """An SVG of values between 0 and 1 with their intervals, and a line at one half.
+
+    Parameters
+    ----------
+    rows : of each value, its label, the lower end of its interval, the value, the upper end, and whether it is marked
+    """
+
+    def at(value: float) -> str:
+        return f"{LABEL + (WIDTH - LABEL - 20) * value:.1f}"
+
+    height = ROW * len(rows)
+    drawn = [f'<line class="middle" x1="{at(0.5)}" x2="{at(0.5)}" y1="0" y2="{height}"/>']
+    drawn += [
+        f'<text x="{at(tick)}" y="{height + 16}" text-anchor="middle">{tick:g}</text>' for tick in (0.0, 0.5, 1.0)
+    ]
+    for k, (label, low, value, high, marked) in enumerate(rows):
+        y = ROW * k + 13
+        drawn.append(
+            f'<text x="{LABEL - 8}" y="{y + 4}" text-anchor="end">{escape(_short(label))}</text>'
+            f'<line x1="{at(low)}" x2="{at(high)}" y1="{y}" y2="{y}"/>'
+            f'<circle class="{"flag" if marked else "calm"}" cx="{at(value)}" cy="{y}" r="5"/>'
+        )
+    return _svg(title, height + 22, drawn)
+
+
+def _svg(title: str, height: int, drawn: Sequence[str]) -> str:
+    return f'<svg role="img" aria-label="{escape(title)}" viewBox="0 0 {WIDTH} {height}">{"".join(drawn)}</svg>'
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= 35 else label[:34] + "…"
+
+
+def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table with a caption, names of its columns, and rows of texts or numbers."""
+    head = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
