@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.common import CommandError, read_settings
+from app.cli.common import CommandError
 from app.errors import RecourseError
 from app.recourse.shares import percent
 
@@ -33,10 +33,11 @@ def compare(
     html: Annotated[Path | None, typer.Option("--html", help="File for the page, with a plot and a table.")] = None,
 ) -> None:
     """Compare two versions; exits with 0 if B passes, 1 if it fails, 2 if nothing was compared, 3 if not sure."""
+    from app.portfolio.in_process import compared
     from app.questions.batch_files import BatchRefused
 
     try:
-        result = computed(baseline, candidate, data, fail_if or [], seed)
+        result = compared(baseline, candidate, data, fail_if or [], seed)
         if output is not None:
             from app.questions.answers import encoded
 
@@ -85,24 +86,3 @@ def summary(result: "Json") -> str:
             f"{precluded['open']:,} open."
         )
     return "\n".join([*lines, *result["warnings"]])
-
-
-def computed(baseline: str, candidate: str, data: Path | None, fail_if: list[str], seed: int) -> "Json":
-    """The `ComparisonAnswer` about the records in `data`, or the baseline's reference records, as plain data."""
-    from app.api.bodies import validated
-    from app.jobs.kinds import comparison_job
-    from app.observability import configure_logging
-    from app.portfolio.conditions import Condition
-    from app.portfolio.in_process import figures
-    from app.portfolio.schema import ComparisonRequest
-    from app.service import Service
-
-    configure_logging("warning")
-    settings = read_settings()
-    for i, text in enumerate(fail_if):
-        Condition.parse(text, f"--fail-if {i + 1}")
-    service = Service(settings)
-    before, after = (service.models.find(name, include_inactive=True) for name in (baseline, candidate))
-    question = validated(ComparisonRequest, {"baseline": before.name, "candidate": after.name, "seed": seed}).question()
-    payload = service.comparisons.payload(before, after, question, data is not None, fail_if)
-    return figures(settings, comparison_job, before, payload, data)

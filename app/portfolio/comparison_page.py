@@ -24,12 +24,12 @@ def broken(compared: Json) -> list[str]:
             f"({percent(promises['share'], 1)}%; 95 % interval {low}% to {high}%)."
         )
     if promises["told"] is not None:
-        found.append(f"From the answers {percent(promises['told'], 1)}% were to be expected.")
+        found.append(f"By what the answers promise, {percent(promises['told'], 1)}% were to be expected.")
     if beyond is not None:
+        models = compared["comparison"]["retrainings"]
         found.append(
-            f"A mere retraining of {before} breaks as many with a probability of {beyond:.2g} "
-            f"({compared['comparison']['retrainings']} retrainings); below {LEVEL:g}, the new version breaks more than "
-            "retraining explains."
+            f"{round(beyond * (models + 1)) - 1} of {models} mere retrainings of {before} refuse as many (p "
+            f"{beyond:.2g}); below {LEVEL:g}, the new version breaks more than retraining explains."
         )
     return found
 
@@ -45,34 +45,39 @@ def versions(compared: Json) -> str:
         text.append(f"No: {failed} of {len(conditions)} conditions fail." if failed else "Yes: all conditions hold.")
     elif beyond is not None:
         text.append(f"{'No' if beyond < LEVEL else 'Yes'}, by what retrainings break (limit {LEVEL:g}).")
+    text.append(
+        f"{after} refuses {decisions['yes_no']:,} applicants whom {before} accepts, and accepts "
+        f"{decisions['no_yes']:,} whom it refuses. {recourse['lost']:,} lose every way, {recourse['gained']:,} gain "
+        "one or a yes."
+    )
+    if cost["ratio"] is not None:
+        text.append(
+            f"Of {cost['pairs']:,} with a way in both, {percent(cost['dearer'])}% pay more; the median cost is "
+            f"{cost['ratio']:.2f} times as high."
+        )
     judged = [
         (
             "holds" if one["holds"] else "fails", f"{one['text']}: {MEASURES[one['measure']]}",
-            "–" if one["value"] is None else f"{one['value']:.3g}",
-            "–" if one["interval"] is None else f"{one['interval'][0]:.3g} to {one['interval'][1]:.3g}",
+            "–" if one["value"] is None else f"{one['value']:.3f}",
+            "–" if one["interval"] is None else f"{one['interval'][0]:.3f} to {one['interval'][1]:.3f}",
         )
         for one in conditions
     ]  # fmt: skip
     rows = [
         ("accepted by both", f"{decisions['yes_yes']:,}"), (f"accepted by {before} only", f"{decisions['yes_no']:,}"),
         (f"accepted by {after} only", f"{decisions['no_yes']:,}"), ("refused by both", f"{decisions['no_no']:,}"),
-        ("a way before, none after", f"{recourse['lost']:,}"),
-        ("no way before; a way or a yes after", f"{recourse['gained']:,}"),
     ]  # fmt: skip
-    if cost["ratio"] is not None:
-        rows.append((f"median cost after over before, of {cost['pairs']:,} with a way in both", f"{cost['ratio']:.2f}"))
-        rows.append(("of these, pay more", f"{percent(cost['dearer'])}%"))
     shares = ("refused by the new version", "share"), ("to be expected", "told")
     drawn = [
         (label, share, f"{percent(share, 1)}%")
         for label, one in shares
         if (share := found["promises"][one]) is not None
     ]
-    heads = ("verdict", "fails if, and what is measured", "value", "95 % interval")
+    heads = ("verdict", "fails if: what is measured", "value", "95 % interval")
     caption = f"Conditions; baseline: {before}, candidate: {after}"
     return section(
         f"May {after} replace {before}?", " ".join([*text, *broken(compared), *compared["warnings"]]),
         bars("Share of the changes", drawn),
         table(caption, heads, judged) if judged else "",
-        table("Applicants", ("decision or way", "applicants"), rows),
+        table("Decisions", ("decision", "applicants"), rows),
     )  # fmt: skip

@@ -6,14 +6,19 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from app.cli.common import CommandError, progress_bar
+from app.api.bodies import validated
+from app.cli.common import CommandError, progress_bar, read_settings
 from app.jobs.executor import CLOSING_S, child_lines
-from app.jobs.kinds import JobKind
+from app.jobs.kinds import JobKind, comparison_job
+from app.observability import configure_logging
 from app.portfolio.comparisons import reference_rows
+from app.portfolio.conditions import Condition
+from app.portfolio.schema import ComparisonRequest
 from app.questions.answers import Json
 from app.questions.batch_files import Batch, in_order, lane_of
 from app.registry.ref import Store
 from app.registry.version import RegisteredModel
+from app.service import Service
 from app.settings import Settings
 from app.store.state import spooling
 
@@ -34,6 +39,19 @@ def figures(
         rows = source.rows()
     with progress_bar("asking") as progress:
         return asyncio.run(_asked(settings, job, payload, rows, progress))
+
+
+def compared(baseline: str, candidate: str, data: Path | None, fail_if: list[str], seed: int) -> Json:
+    """The `ComparisonAnswer` about the records in `data`, or the baseline's reference records, as plain data."""
+    configure_logging("warning")
+    settings = read_settings()
+    for i, text in enumerate(fail_if):
+        Condition.parse(text, f"--fail-if {i + 1}")
+    service = Service(settings)
+    before, after = (service.models.find(name, include_inactive=True) for name in (baseline, candidate))
+    question = validated(ComparisonRequest, {"baseline": before.name, "candidate": after.name, "seed": seed}).question()
+    payload = service.comparisons.payload(before, after, question, data is not None, fail_if)
+    return figures(settings, comparison_job, before, payload, data)
 
 
 async def _asked(

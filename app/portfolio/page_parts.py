@@ -22,6 +22,7 @@ h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:2.4rem}h3{font-size:1rem;marg
 svg text{fill:currentColor}svg rect,svg circle{fill:var(--mark)}svg .flag{fill:var(--flag)}
 svg line{stroke:var(--mark);stroke-width:2}svg .middle{stroke:var(--soft);stroke-dasharray:3 3;stroke-width:1}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;margin:.5rem 0}
+@media(max-width:40rem){table{font-size:.75rem}th,td{padding:.2rem .15rem!important;overflow-wrap:anywhere}}
 caption{text-align:left}th,td{text-align:left;padding:.2rem .5rem;border-bottom:1px solid var(--line)}
 """
 
@@ -46,14 +47,15 @@ def version_name(version: Json) -> str:
     return f"{version['id']}@{version['version']}"
 
 
-def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:
+def bars(title: str, rows: Sequence[tuple[str, float, str]], *, most: float | None = None) -> str:
     """An SVG of horizontal bars.
 
     Parameters
     ----------
     rows : of each bar, its label, its length, and the text beside it
+    most : length of a whole bar; None for the longest
     """
-    longest = max((value for _, value, _ in rows), default=0.0) or 1.0
+    longest = most or max((value for _, value, _ in rows), default=0.0) or 1.0
     drawn = []
     for k, (label, value, note) in enumerate(rows):
         y, width = ROW * k + 4, (WIDTH - LABEL - 110) * value / longest
@@ -79,7 +81,8 @@ def points(title: str, rows: Sequence[tuple[str, float, float, float, bool]]) ->
     height = ROW * len(rows)
     drawn = [f'<line class="middle" x1="{at(0.5)}" x2="{at(0.5)}" y1="0" y2="{height}"/>']
     drawn += [
-        f'<text x="{at(tick)}" y="{height + 16}" text-anchor="middle">{tick:g}</text>' for tick in (0.0, 0.5, 1.0)
+        f'<text x="{at(tick)}" y="{height + 16}" text-anchor="{anchor}">{text}</text>'
+        for tick, anchor, text in ((0.0, "start", "0: easier"), (0.5, "middle", "0.5"), (1.0, "end", "1: harder"))
     ]
     for k, (label, low, value, high, marked) in enumerate(rows):
         y = ROW * k + 13

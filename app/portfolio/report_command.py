@@ -39,8 +39,7 @@ def report(
     from app.api.bodies import validated
     from app.jobs.kinds import report_job
     from app.observability import configure_logging
-    from app.portfolio.command import computed
-    from app.portfolio.in_process import figures
+    from app.portfolio.in_process import compared, figures
     from app.portfolio.report_schema import ReportRequest
     from app.questions.answers import encoded
     from app.service import Service
@@ -58,8 +57,8 @@ def report(
     if html is not None:
         from app.portfolio.report_page import page
 
-        compared = None if candidate is None else computed(version.name, candidate, data, [], seed)
-        html.write_text(page(result, compared), encoding="utf-8")
+        beside = None if candidate is None else compared(version.name, candidate, data, [], seed)
+        html.write_text(page(result, beside), encoding="utf-8")
     typer.echo(summary(result))
 
 

@@ -1,6 +1,6 @@
 """A report as one HTML file without scripts: for each part a sentence, a plot and a table; also dark and in print."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from html import escape
 
 from app.portfolio.comparison_page import versions
@@ -10,7 +10,7 @@ from app.recourse.shares import percent
 
 SOURCES = {
     "reference": "the records that the version was registered with",
-    "records": "the records of the request",
+    "records": "those that the report was asked about",
     "ledger": "the newest question of everybody who asked in the period",
 }
 """Kinds of sources in words."""
@@ -21,6 +21,9 @@ LIMITS = {
     "bounds": "between which values", "horizon_months": "how long changes may take",
 }  # fmt: skip
 """Limits in words."""
+
+NAMED = 3
+"""Limits that sentences name; a table has all."""
 
 COST = (
     "A cost of 1 is a change by the usual distance between two applicants’ values, times the weight that the lender "
@@ -69,9 +72,9 @@ def _head(found: Json) -> str:
     if open_:
         text += f" For {open_:,} the search found none; that is no proof."
     if found["limits"]:
-        names = [_limit(one, found["labels"]) for one in found["limits"][:3]]
-        text += f" What shuts out most of them: {'; '.join(names)}."
-    rows = [("a change exists", recourse["found"]), ("none exists: proven", proven), ("open", open_)]
+        names = [f"{_limit(one, found['labels'])} ({one['blocks']:,})" for one in found["limits"][:NAMED]]
+        text += f" Limits that alone shut people out, of whom several may hold one: {'; '.join(names)}."
+    rows = [("a change exists", recourse["found"]), ("none exists: proven", proven), ("none found, no proof", open_)]
     plot = bars("Refused applicants by whether a change exists", [(name, n, f"{n:,}") for name, n in rows])
     told = table("Refused applicants", ("outcome", "applicants"), rows)
     return f"<p>{escape(about)}</p>" + section("How many are shut out, and by what?", text, plot, told)
@@ -87,21 +90,22 @@ def _limits(found: Json) -> str:
     plot = bars("Applicants with a way without one limit", [(n, o["blocks"], f"{o['blocks']:,}") for n, o in limits])
     rows = [
         (
-            name, "lender" if one["lender_set"] else "request", f"{one['blocks']:,}",
+            name, "lender" if one["lender_set"] else "this request", f"{one['blocks']:,}",
             "; ".join(f"{_amount(step['by'], one['unit'])}: {step['people']:,}" for step in one["would_help"]) or "–",
         )
         for name, one in limits
     ]  # fmt: skip
-    text = f"Each limit alone, of the {shut_out:,} who are shut out:"
-    text += "".join(f" {_gives(name, one)}" for name, one in limits[:3])
-    heads = ("limit", "set by", "have a way without it", "have a way if it gives")
+    text = f"So many of the {shut_out:,} who are shut out would have a way if one limit alone gave more than today:"
+    text += "".join(f" {_gives(name, one)}" for name, one in limits[:NAMED])
+    text += " What giving costs or risks is not measured."
+    heads = ("limit", "set by", "applicants with a way without it", "applicants with a way if it gives more by")
     return section(question, text, plot, table("Limits", heads, rows))
 
 
 def _gives(name: str, one: Json) -> str:
     blocks = one["blocks"]
-    steps = [f"{point['people']:,} if it gave {_amount(point['by'], one['unit'])}" for point in one["would_help"]]
-    return f"{name}: {', '.join([*steps, f'{blocks:,} without it'])}."
+    steps = [f"{step['people']:,} with {_amount(step['by'], one['unit'])} more" for step in one["would_help"]]
+    return f"{name[0].upper()}{name[1:]}: {', '.join([*steps, f'{blocks:,} without it'])}."
 
 
 def _amount(by: float, unit: str | None) -> str:
@@ -110,7 +114,8 @@ def _amount(by: float, unit: str | None) -> str:
 
 
 def _limit(one: Json, labels: Mapping[str, str]) -> str:
-    return f"{'Time' if one['feature'] is None else labels[one['feature']]}: {LIMITS[one['limit']]}"
+    words = LIMITS[one["limit"]]
+    return words if one["feature"] is None else f"“{labels[one['feature']]}”, {words}"
 
 
 def _levers(found: Json) -> str:
@@ -123,10 +128,10 @@ def _levers(found: Json) -> str:
         (labels[one["feature"]], f"{percent(one['used'], 1)}%", "–" if one["only"] is None else f"{one['only']:,}")
         for one in levers
     ]
-    heads = ("what changes", "share of the answers", "applicants for whom no way without it is found")
+    heads = ("what changes", "share of the answers", "no way without it, of answers with at most two changes")
     text = (
-        "Each applicant counts with the change that an answer to them would advise. A way without a feature is looked "
-        "for where that changes this one and at most one more."
+        "Each applicant with a way counts with the answer that they would be given. It may change more than the least, "
+        "so that retrained models accept it too."
     )
     return section("What would have to change?", text, plot, table("Features that change", heads, rows))
 
@@ -135,7 +140,10 @@ def _cost(found: Json) -> str:
     recourse = found["recourse"]
     if recourse["cost"] is None:
         return ""
-    named = [("cost", recourse["cost"], "{:.2f}".format), ("months", recourse["months"], "{:.1f}".format)]
+    named: list[tuple[str, Json, Callable[[float], str]]] = [
+        ("cost", recourse["cost"], "{:.2f}".format),
+        ("months", recourse["months"], "{:.1f}".format),
+    ]
     if recourse["future_validity"] is not None:
         kept = ("retrained models that accept", recourse["future_validity"], lambda share: f"{percent(share)}%")
         named.append(kept)
@@ -156,11 +164,11 @@ def _ways(found: Json) -> str:
         return ""
     last, count = ways[-1], f"{len(ways)} ways" if len(ways) > 1 else "One way"
     text = (
-        f"{count} together reach {percent(last['reach'])}% of {last['people']:,} refused applicants other than those "
-        "from whom they were chosen. A way is the same for everybody. It counts for an applicant where their own "
-        "limits allow it as it stands and the model accepts it. Cost and retrained models are those of the way, of "
-        "the first so many, that costs an applicant least for each retrained model that accepts it. Ways describe "
-        "all of them and are no advice to one."
+        f"{count} together reach {percent(last['reach'])}% of {last['people']:,} refused applicants; they were chosen "
+        "on other people. A way is the same for everybody. It reaches an applicant whose own limits allow it as it "
+        "stands, if the model accepts it. Where several reach somebody, that counts which costs least for each "
+        "retrained model that accepts it. Ways are said of many; what one applicant is told comes from an answer to "
+        "them."
     )
     reached = [
         (f"{k} way{'s' if k > 1 else ''}", one["reach"], f"{percent(one['reach'])}%") for k, one in enumerate(ways, 1)
@@ -175,10 +183,10 @@ def _ways(found: Json) -> str:
         for k, one in enumerate(ways, 1)
     ]  # fmt: skip
     heads = (
-        "way", "reaches alone", "with those before it (95 % interval)", "mean cost so far",
+        "way", "reaches alone", "with those before it (95 % interval)", "mean cost with those",
         "retrained models that accept",
     )  # fmt: skip
-    plot = bars("Share of the refused whom so many ways reach", reached)
+    plot = bars("Share of the refused whom so many ways reach", reached, most=1.0)
     return section("What could we tell most people?", text, plot, table("Ways", heads, rows))
 
 
@@ -187,14 +195,15 @@ def _groups(found: Json) -> str:
     if not tables:
         return ""
     costs = [one for compared in tables for one in _costs(compared)]
+    harder = [row["group"] for row, one in costs if one["p"] <= LEVEL and one["value"] > 0.5]
     beyond = [row["group"] for row, one in costs if _flagged(one) and (one["value_at_equal_score"] or 0.0) > 0.5]
     text = (
-        f"More than their scores, for: {', '.join(beyond) or 'no group, as far as so many people can show'}. “Harder” "
-        "is the chance that a member has no way or one that costs more, compared with somebody else; 0.5 is alike. p "
-        "says how often chance alone shows as much, adjusted for all comparisons of a table; at most 0.05 counts as a "
-        "difference. “At equal score” compares applicants of the same tenth of the model’s score: what remains there "
-        "is more than their scores. Costs compare the lender’s weights as much as lives. In few people a small "
-        "difference cannot be seen."
+        f"Harder for: {', '.join(harder) or 'no group that is shown'}. Harder than scores explain for: "
+        f"{', '.join(beyond) or 'no group that is shown'}. “Harder” is the chance that a member’s way costs more than "
+        "that of an applicant of the other groups, or that only the member has none; 0.5 is alike. p says how often "
+        "chance alone shows as much, adjusted for all comparisons of a table; at most 0.05 counts as a difference. “At "
+        "equal score” compares within tenths of the model’s score. Costs are the lender’s own weights, not what a "
+        "change takes in life. With few people, small differences stay unseen."
     )
     question = "Is it harder for some, and is that more than their scores?"
     return section(question, text, *(_group(compared, found["labels"]) for compared in tables))
@@ -214,10 +223,11 @@ def _group(compared: Json, labels: Mapping[str, str]) -> str:
     by, rows = labels.get(compared["by"], compared["by"]), _costs(compared)
     hidden = ", ".join(compared["suppressed"])
     text = " ".join(sentence for row, one in rows if (sentence := _harder(row["group"], one)))
-    text = text or ("No difference is found." if rows else "No group is large enough to be compared.")
+    text = text or ("No difference is found among those shown." if rows else "No group is large enough to be compared.")
     text += f" Not shown, as they are too small or could be had by subtraction: {hidden}." if hidden else ""
     drawn = [
-        (row["group"], one["interval"][0], one["value"], one["interval"][1], one["p"] <= LEVEL) for row, one in rows
+        (row["group"], one["interval"][0], one["value"], one["interval"][1], one["p"] <= LEVEL and one["value"] > 0.5)
+        for row, one in rows
     ]
     cells = [
         (
@@ -229,8 +239,17 @@ def _group(compared: Json, labels: Mapping[str, str]) -> str:
         for row, one in rows
     ]  # fmt: skip
     within = "within the budget" if compared["budget"] is None else f"within a cost of {compared['budget']:.3g}"
-    heads = ("group", "refused", "with a way", within, "harder (95 %)", "p", "harder at equal score", "p of that")
-    plot = points(f"Harder, by {by}; marked: a difference", drawn) if rows else ""
+    heads = (
+        "group",
+        "refused",
+        "with a way",
+        within,
+        "harder (95 %)",
+        "p",
+        "harder at equal score",
+        "p at equal score",
+    )
+    plot = points(f"Harder, by {by}; marked: harder", drawn) if rows else ""
     return f"<h3>By {escape(by)}</h3><p>{escape(text)}</p>{plot}" + table(f"Groups by {by}", heads, cells)
 
 
@@ -260,7 +279,7 @@ def _ending(found: Json) -> str:
             "their refusal is worth a second look."
         )
     lines.append(
-        "This measures one version under today’s limits. It says nothing of who applied, whether records are right, "
+        "A report measures a version under today’s limits. It says nothing of who applied, whether records are right, "
         "or causes, and it is no finding about discrimination or compliance."
     )
-    return "<h2>To know besides</h2>" + "".join(f"<p>{escape(line)}</p>" for line in lines)
+    return "<h2>What else is worth knowing?</h2>" + "".join(f"<p>{escape(line)}</p>" for line in lines)

@@ -51,7 +51,7 @@ def test_features_have_the_names_that_people_call_them(found: dict[str, Any]) ->
     told = tables(page({**found, "labels": labels}))
     named = [row[0] for row in told["Features that change"]]
     assert all(name.startswith("What is called ") for name in named)
-    assert "What is called income: must stay as it is" in [row[0] for row in told["Limits"]]
+    assert "“What is called income”, must stay as it is" in [row[0] for row in told["Limits"]]
     assert "Groups by What is called age" in told
 
 
@@ -124,9 +124,10 @@ def test_a_page_answers_five_questions_under_headings_that_ask_them(found: dict[
     none = found["records"]["refused"] - found["recourse"]["found"]
     assert shut_out.startswith(f"{none} of {found['records']['refused']}")
     assert f"{first['blocks']} without it" in limit
-    assert f"{first['would_help'][0]['people']} if it gave {first['would_help'][0]['by']:,.0f}" in limit
+    step = first["would_help"][0]
+    assert f"{step['people']} with {step['by']:,.0f}" in limit
     assert "together reach 50%" in ways
-    assert harder.startswith("More than their scores, for:")
+    assert harder.startswith("Harder for:")
     assert version.startswith("No")
     assert "8 of 40" in version
 
