@@ -30,6 +30,14 @@ def histograms() -> Any:
     return library("sklearn.ensemble").HistGradientBoostingClassifier(max_iter=5)
 
 
+def boosted() -> Any:
+    return library("xgboost").XGBClassifier(n_estimators=20, max_depth=3, learning_rate=0.2)
+
+
+def leafwise() -> Any:
+    return library("lightgbm").LGBMClassifier(n_estimators=20, num_leaves=7, learning_rate=0.2, verbosity=-1)
+
+
 def pipeline() -> Any:
     compose = library("sklearn.compose")
     preprocessing = library("sklearn.preprocessing")
@@ -53,6 +61,10 @@ MODELS: dict[str, Any] = {
     "pipeline": estimator(pipeline, raw=True),
     "joblib": estimator(forest, suffix=".joblib"),
 }
+
+
+IN_PIPELINES = {"boosted": estimator(boosted, suffix=".joblib"), "leafwise": estimator(leafwise, suffix=".joblib")}
+"""Estimators of other libraries, as a file of scikit-learn has them."""
 
 
 @pytest.fixture(params=MODELS)
@@ -113,13 +125,17 @@ def test_trees_of_an_estimator_have_twins_and_a_linear_pipeline_is_one_matrix(
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param("forest", marks=pytest.mark.slow), pytest.param("histograms", marks=pytest.mark.release)]
+    "kind",
+    [
+        pytest.param("boosted", marks=pytest.mark.slow),
+        *(pytest.param(kind, marks=pytest.mark.release) for kind in ("forest", "leafwise", "histograms")),
+    ],
 )
 def test_twins_vary_as_the_estimators_do(tmp_path: Path, kind: str) -> None:
-    """As many of XGBoost's trees accept a record as of those that scikit-learn trains."""
+    """As many of XGBoost's trees accept a record as of those that the estimator trains."""
     shares = []
     for source in ("retrained", "stand_in"):
-        model = registered(tmp_path / source, MODELS[kind])
+        model = registered(tmp_path / source, (MODELS | IN_PIPELINES)[kind])
         rehearse(model, replace(FEW, source=source, search=20, held_back=20))
         futures = load_futures(model)
         assert futures is not None

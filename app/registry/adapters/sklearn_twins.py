@@ -1,4 +1,4 @@
-"""Parameters with which XGBoost trains trees as an ensemble of scikit-learn does."""
+"""Parameters with which XGBoost trains trees as an ensemble of scikit-learn, or in a pipeline of it, does."""
 
 import math
 from typing import Any
@@ -12,6 +12,19 @@ IN_A_BOOTSTRAP = 0.632
 """Share of different records in a sample with replacement."""
 
 
+OF_XGBOOST = {
+    "max_depth": "max_depth", "max_leaves": "max_leaves", "grow_policy": "grow_policy", "max_bin": "max_bin",
+    "min_child_weight": "min_child_weight", "gamma": "gamma", "subsample": "subsample", "tree_method": "tree_method",
+    "colsample_bytree": "colsample_bytree", "colsample_bylevel": "colsample_bylevel", "base_score": "base_score",
+    "colsample_bynode": "colsample_bynode", "max_delta_step": "max_delta_step", "learning_rate": "eta",
+    "reg_lambda": "lambda", "reg_alpha": "alpha",
+}  # fmt: skip
+"""Parameters of XGBClassifier, and XGBoost's names for them."""
+
+WEIGHING = ("scale_pos_weight", "class_weight", "is_unbalance")
+"""Parameters that give one outcome more weight; twins have none."""
+
+
 def twin_of(estimator: Any) -> dict[str, Any] | None:
     """The parameters of an ensemble of trees, under XGBoost's names; None of another estimator.
 
@@ -20,7 +33,21 @@ def twin_of(estimator: Any) -> dict[str, Any] | None:
     """
     _, last = in_two(estimator)
     kind, own = type(last).__name__, last.get_params() if hasattr(last, "get_params") else {}
-    if not type(last).__module__.startswith("sklearn."):
+    if any(own.get(name) not in (None, False, 1, 1.0) for name in WEIGHING) and not _of_sklearn(last):
+        return None
+    if kind == "XGBClassifier" and own["booster"] in (None, "gbtree") and own["num_parallel_tree"] in (None, 1):
+        stated = {name: own[key] for key, name in OF_XGBOOST.items() if own[key] is not None}
+        # Stopped early, it decides with its best rounds.
+        return {**stated, "rounds": getattr(last, "best_iteration", last.get_num_boosting_rounds() - 1) + 1}
+    if kind == "LGBMClassifier" and own["boosting_type"] == "gbdt":
+        return {
+            "rounds": last.best_iteration_ or last.n_estimators_, "eta": own["learning_rate"],
+            "max_leaves": own["num_leaves"], "max_depth": max(own["max_depth"], 0), "grow_policy": "lossguide",
+            "min_child_weight": max(LEAF_WEIGHT * own["min_child_samples"], own["min_child_weight"]),
+            "lambda": own["reg_lambda"], "alpha": own["reg_alpha"], "colsample_bytree": own["colsample_bytree"],
+            "subsample": own["subsample"] if own["subsample_freq"] else 1.0,
+        }  # fmt: skip
+    if not _of_sklearn(last):
         return None
     deepest = {"max_depth": own.get("max_depth") or 0, "min_child_weight": LEAF_WEIGHT * _leaf(own)}
     if kind in ("RandomForestClassifier", "ExtraTreesClassifier"):
@@ -41,6 +68,10 @@ def twin_of(estimator: Any) -> dict[str, Any] | None:
             "max_leaves": leaves, "grow_policy": "lossguide",
         }  # fmt: skip
     return None
+
+
+def _of_sklearn(estimator: Any) -> bool:
+    return type(estimator).__module__.startswith("sklearn.")
 
 
 def _leaf(own: dict[str, Any]) -> float:
