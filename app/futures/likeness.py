@@ -49,7 +49,7 @@ def compared(loaded: LoadedModel, asking: Sequence[BlackBox], held_back: FutureM
     """
     if held_back.count < 1.0 / SIGNIFICANCE - 1.0:
         return None
-    rows_raw = _answers(loaded, asking, seed)
+    rows_raw = answers(loaded, asking, seed, PEOPLE)
     if len(rows_raw) < FEWEST:
         return None
     own, others = loaded.black_box.score_raw(rows_raw), held_back.scores_raw(rows_raw)
@@ -63,7 +63,11 @@ def compared(loaded: LoadedModel, asking: Sequence[BlackBox], held_back: FutureM
     return Compared(rank=float((distances >= distances[0]).mean()), apart=float(abs(apart)))
 
 
-def _answers(loaded: LoadedModel, asking: Sequence[BlackBox], seed: int) -> Float[np.ndarray, "n p"]:
+def answers(loaded: LoadedModel, asking: Sequence[BlackBox], seed: int, people: int) -> Float[np.ndarray, "n p"]:
+    """Answers of several models, as raw rows, each to so many people of the reference whom it refuses.
+
+    Where no answer is found there is no row. Raises the errors of `solve`.
+    """
     space, reference, method = loaded.registered.space, loaded.reference, METHODS[DEFAULT_METHOD]
     found: list[np.ndarray] = []
     for i, model in enumerate(asking):
@@ -72,7 +76,7 @@ def _answers(loaded: LoadedModel, asking: Sequence[BlackBox], seed: int) -> Floa
         own = Reference(
             space=space, rows_raw=reference.rows_raw, scores=scores, largest_distance=reference.largest_distance
         )
-        for row_raw in refused_raw[np.random.default_rng([seed, i]).permutation(len(refused_raw))[:PEOPLE]]:
+        for row_raw in refused_raw[np.random.default_rng([seed, i]).permutation(len(refused_raw))[:people]]:
             problem = RecourseProblem(
                 black_box=model, reference=own, action_set=action_set(space, row_raw, rules=loaded.rules)
             )

@@ -21,18 +21,20 @@ from pydantic import ValidationError
 
 from app.errors import ModelRefused, RecourseError, RehearsalFailed
 from app.futures.backtest import Backtester, Dates, dates_of
-from app.futures.likeness import ASKING, Compared, compared
+from app.futures.likeness import ASKING, FEWEST, Compared, answers, compared
 from app.futures.recipe import Recipe
 from app.futures.records import Records, Sample, newer_records, reference_records, sample
 from app.futures.spec import Choices, Material, Spec, asked_for, read_spec, recipe_of, specified
 from app.futures.stacks import Kind, pack
+from app.futures.stand_in import twin_of_model
 from app.futures.store import FAILED, RECORD, SPEC, FutureManifest, FuturesRecord, Part, SetName, SetRecord, open_set
-from app.futures.stress import STRENGTHS, Stressed, stressed_records
+from app.futures.stress import STRENGTHS, Stressed, followed, stressed_records
 from app.futures.underway import alone, noted
 from app.observability import log
 from app.recourse.models.black_box import BlackBox
-from app.recourse.models.committee import Backtest
+from app.recourse.models.committee import ANSWERS, Backtest
 from app.recourse.shares import percent
+from app.registry.artifact import Format
 from app.registry.files import digest, flush_directory, inside, write, write_atomic
 from app.registry.manifest import FUTURES, PARTIAL
 from app.registry.performance import auc, auc_deviation
@@ -53,6 +55,12 @@ CONTRARY = 0.5
 
 EXAMINED = 20_000
 """Records on which a model is examined, at most."""
+
+FOLLOWERS = 60
+"""People whose answers are followed and fail under a stress, at most; no more than a tenth of the records."""
+
+MOST_STRESSES = 10
+"""Stresses beside which none has too few models."""
 
 ENOUGH = 10
 """Models of which more than half may not be dropped."""
@@ -111,6 +119,8 @@ class _Rehearsal:
     data_sha256: str | None
     stresses: list[Stressed]
     """Each is rehearsed in all strengths, in a search set and a held-back set."""
+    followed: Records
+    """The records; of trees, people after them who followed an answer and failed, whom one of the stresses draws."""
     path: Path
     """CSV that the records come from."""
 
@@ -152,9 +162,13 @@ class _Rehearsal:
         # Twice as many models as without, at most.
         most = int(2 * min(spec.search, spec.held_back)) // len(STRENGTHS)
         chosen = "none" if spec.source == "supplied" or not most else choices.stress
+        stresses, both = stressed_records(loaded, records, path, chosen, most), records
+        if chosen == "auto" and stresses and (failing := _failing(loaded, records, recipe, spec, choices.seed)):
+            # The last of ten is the least: high values of the third column.
+            stresses, both = [*stresses[: min(most, MOST_STRESSES) - 1], failing[1]], failing[0]
         return cls(
             loaded=loaded, choices=choices, records=records, recipe=recipe, spec=spec, data_sha256=data_sha256,
-            stresses=stressed_records(loaded, records, path, chosen, most), path=path,
+            stresses=stresses, followed=both, path=path,
         )  # fmt: skip
 
     @property
@@ -228,7 +242,8 @@ class _Rehearsal:
     def _backtester(self) -> Backtester:
         return Backtester(
             loaded=self.loaded, records=self.records, recipe=self.recipe, tuned=self.spec.tuned, kind=self.kind,
-            choices=self.choices, stresses=self.stresses, directory=self.partial / "backtest", made=lambda: None,
+            choices=self.choices, stresses=[one for one in self.stresses if one.stress.column != ANSWERS],
+            directory=self.partial / "backtest", made=lambda: None,
         )  # fmt: skip
 
     def _blocks(self) -> Iterator[range]:
@@ -249,8 +264,13 @@ class _Rehearsal:
 
     def _make(self, indices: Sequence[int]) -> Iterator[tuple[int, Check]]:
         began = time.monotonic()
-        drawn = [sample(self.records, self.choices.records, self.choices.seed, i, self._weights(i)) for i in indices]
-        contents = self.recipe.make(self.records, drawn, self.spec.tuned)
+        weights = [self._weights(i) for i in indices]
+        own = [self.records if w is None or len(w) == len(self.records.favourable) else self.followed for w in weights]
+        drawn = [
+            sample(records, self.choices.records, self.choices.seed, i, w)
+            for i, w, records in zip(indices, weights, own, strict=True)
+        ]
+        contents = self.recipe.make(max(own, key=lambda one: len(one.favourable)), drawn, self.spec.tuned)
         seconds = (time.monotonic() - began) / len(indices)
         for one, content in zip(drawn, contents, strict=True):
             path = self._path(one.index)
@@ -368,6 +388,21 @@ class _Rehearsal:
             digests=digests,
             sizes={file: len(content) for file, content in files.items()},
         )
+
+
+def _failing(
+    loaded: LoadedModel, records: Records, recipe: Recipe, spec: Spec, seed: int
+) -> tuple[Records, Stressed] | None:
+    """What `followed` makes of answers to people of the reference; None where future models are no trees.
+
+    None as well of a model that is asked by HTTP or trained by a command, and where too few answers are found.
+    """
+    kind = recipe.manifest(spec.tuned).artifact.format
+    grown = kind in (Format.XGBOOST, Format.LIGHTGBM) or twin_of_model(loaded) is not None
+    if not grown or spec.source == "command" or loaded.black_box.remote is not None:
+        return None
+    found = answers(loaded, [loaded.black_box], seed, min(FOLLOWERS, len(records.favourable) // 10))
+    return followed(records, found) if len(found) >= FEWEST else None
 
 
 def _unseen(count: int, chosen: Sequence[int] | np.ndarray) -> np.ndarray:

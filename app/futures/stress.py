@@ -7,11 +7,15 @@ below one, equal ones counted half, the weight of a record is ``exp(t u)`` or ``
 not matter; the strength `s` sets `t` so that the mean of `u` moves from 0.5 to ``0.5 + s / 2``. At strength 1, instead,
 one half of the records is left out: the mean of `u` is 0.75 as at 0.5, but models know nothing of the other half. Along
 the base rate, the odds of the favourable outcome are multiplied by ``2^s`` or ``2^-s``.
+
+Trees know nothing where there are no records, and answers may lie there: no resampling of the records changes what all
+trees say of such an answer, and one new record may. So for trees, a part of the records drawn, `FAILED` at strength 1,
+are people who followed an answer of today's model and failed. Among many records like them these few change nothing.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
@@ -22,17 +26,20 @@ from scipy.optimize import brentq
 from app.errors import RehearsalFailed
 from app.futures.records import LEAST, MOST_DRAWN, Records
 from app.recourse.features import Feature, FeatureType
-from app.recourse.models.committee import BASE_RATE, OWN_SCORE, Stress
+from app.recourse.models.committee import ANSWERS, BASE_RATE, OWN_SCORE, Stress
 from app.registry.reference import read_header, read_table
 from app.registry.version import LoadedModel
 
-__all__ = ["Stress", "Stressed", "along", "columns", "ranks", "stressed_records", "weights"]
+__all__ = ["Stress", "Stressed", "along", "columns", "followed", "ranks", "stressed_records", "weights"]
 
 STRENGTHS = (0.25, 0.5, 1.0)
 """Of each stress; the mean of `u` is 0.625 and 0.75, and then half of the records are left out."""
 
 COLUMNS = 3
 """Columns that matter most to today's model, along which there is a stress by itself."""
+
+FAILED = 0.05
+"""Share of the records drawn that are people who followed an answer and failed, at strength 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +84,19 @@ def stressed_records(
         if len(found) == most:
             break
     return found
+
+
+def followed(records: Records, answers_raw: Float[np.ndarray, "m p"]) -> tuple[Records, Stressed]:
+    """The records, after them people who followed these answers and failed, and the stress that draws such people."""
+    n, m = len(records.favourable), len(answers_raw)
+    both = replace(
+        records,
+        rows_raw=np.concatenate([records.rows_raw, answers_raw]),
+        favourable=np.concatenate([records.favourable, np.zeros(m, dtype=bool)]),
+    )
+    failed = FAILED * np.array(STRENGTHS)[:, None]
+    drawn = np.concatenate([np.tile((1.0 - failed) / n, n), np.tile(failed / m, m)], axis=1)
+    return both, Stressed(stress=Stress(column=ANSWERS, direction="down"), weights=drawn)
 
 
 def _usual(model: LoadedModel) -> Iterator[Stress]:

@@ -41,7 +41,7 @@ class Stress(Strict):
 
     column: Annotated[str, Field(min_length=1, max_length=200)]
     """A number, an ordered category or a yes and no of the schema, or another column of the reference records, of
-    numbers or dates; `@score` for the model's own score, `@label` for the odds of the favourable outcome."""
+    numbers or dates; `@score`: the model's own score; `@label`: the odds of a good outcome."""
     direction: Literal["up", "down"]
     """`up`: high values become more frequent; `down`: low ones."""
 

@@ -130,14 +130,14 @@ class StressedFuture(AnswerPart):
     interval: tuple[float, float]
     """95 % confidence interval of this share, as that of `future`."""
     column: str
-    """The stress with the smallest share: a column of the records; `@score` for the model's own score, `@label` for the
-    odds of the favourable outcome."""
+    """The stress with the smallest share: a column; `@score`: the model's own score; `@label`: the odds of a good
+    outcome; `@answers`: people who followed answers and failed."""
     direction: Direction
-    """`up`: records with high values are more frequent among those that the models were trained on; `down`: those with
-    low values, so weaker applicants, or fewer favourable outcomes."""
+    """`up`: records with high values are more frequent among those trained on; `down`: those with low values, so weaker
+    applicants, or fewer favourable outcomes."""
     strength: float
     """Up to which its models were counted, in (0, 1]: at 0.25 and 0.5 the mean rank of records moves from 0.5 to 0.625
-    and 0.75; at 1 one half of them is left out, or the odds of `@label` are doubled or halved."""
+    and 0.75; at 1 one half of them is left out, odds of `@label` double or halve, 5 % are `@answers`."""
     holds_up_to: float | None
     """Largest strength up to which the share that was asked for accepts it under every stress, or 0.9 where none was
     asked for; null where that is not so even at the smallest."""

@@ -62,6 +62,7 @@ class PromisePhrases(InputPart):
             "stronger": "applicants get as strong as the stronger half of yours",
             "fewer": "the odds of a good outcome halve",
             "more": "the odds of a good outcome double",
+            "failed": "5 in 100 new records are of people who followed such advice and failed",
             "low": "applicants get like the half of yours with the lowest {column}",
             "high": "applicants get like the half of yours with the highest {column}",
         }
@@ -72,6 +73,7 @@ class PromisePhrases(InputPart):
             "stronger": "applicants get stronger",
             "fewer": "good outcomes get rarer",
             "more": "good outcomes get more frequent",
+            "failed": "people who follow such advice fail",
             "low": "low values of {column} get more frequent",
             "high": "high values of {column} get more frequent",
         }
@@ -94,6 +96,7 @@ HALF = 50
 
 SPECIAL = {
     ("@score", "down"): "weaker", ("@score", "up"): "stronger", ("@label", "down"): "fewer", ("@label", "up"): "more",
+    ("@answers", "down"): "failed",
 }  # fmt: skip
 """Stresses that are not along a column."""
 

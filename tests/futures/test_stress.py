@@ -10,11 +10,12 @@ from scipy import integrate
 from scipy.stats import norm
 
 from app.errors import RehearsalFailed
+from app.futures.likeness import answers
 from app.futures.records import Records, sample
 from app.futures.rehearsal import rehearse
 from app.futures.spec import Choices, Material, choices_of
 from app.futures.store import load_futures, status
-from app.futures.stress import Stress, weights
+from app.futures.stress import Stress, followed, weights
 from app.recourse.actions.action_set import action_set
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS, solve
@@ -112,6 +113,39 @@ def loans_loaded(model: RegisteredModel) -> Any:
         registered = model
 
     return Loaded()
+
+
+@pytest.mark.parametrize("kind", ["xgboost", "linear"])
+def test_trees_are_tried_by_people_who_followed_answers_and_failed(tmp_path: Path, kind: str) -> None:
+    """Few such people change what trees say of these answers, and little of what they say of the many records."""
+    model = registered(tmp_path, kind)
+    rehearse(model, Choices(search=12, held_back=12))
+    futures, loaded = load_futures(model), model.load()
+    assert futures is not None
+    assert futures.stressed is not None
+    assert len(futures.stressed.stresses) <= 10
+    assert (futures.stressed.stresses[-1] == Stress(column="@answers", direction="down")) == (kind == "xgboost")
+    if kind == "xgboost":
+        rows_raw = answers(loaded, [loaded.black_box], 0, 30)
+        many = loaded.reference.rows_favourable_raw
+
+        def strictest(some_raw: np.ndarray) -> float:
+            assert futures.stressed is not None
+            strongest = futures.stressed.models.scores_raw(some_raw)[:, -futures.stressed.each :]
+            return float((strongest >= 0.0).mean())
+
+        assert strictest(rows_raw) < futures.held_back.shares(rows_raw).mean() - 0.1
+        assert strictest(many) > futures.held_back.shares(many).mean() - 0.05
+
+
+def test_failures_are_drawn_as_often_as_is_said(loans: RegisteredModel) -> None:
+    records, _ = records_of(loans)
+    both, stressed = followed(records, records.rows_raw[:40] + 1.0)
+    assert not both.favourable[-40:].any()
+    for weight, share in zip(stressed.weights, (0.0125, 0.025, 0.05), strict=True):
+        assert weight.sum() == pytest.approx(1.0)
+        drawn = np.concatenate([sample(both, "fresh", 0, i, weight).chosen for i in range(40)])
+        assert (drawn >= len(records.favourable)).mean() == pytest.approx(share, abs=0.005)
 
 
 def test_models_of_a_stress_are_those_of_weighted_records(loans: RegisteredModel) -> None:

@@ -63,6 +63,7 @@ def test_where_nothing_can_be_promised_no_share_is() -> None:
         ("@score", 0.5, f"If applicants get weaker, it holds only up to a point: {AT_WORST}"),
         ("@score", None, f"If applicants get weaker, it may not hold: {AT_WORST}"),
         ("@label", 1.0, f"It also holds if the odds of a good outcome halve: {OTHERS}"),
+        ("@answers", None, f"If people who follow such advice fail, it may not hold: {AT_WORST}"),
         ("income", 1.0, f"It also holds if applicants get like the half of yours with the lowest income: {OTHERS}"),
         ("income", None, f"If low values of income get more frequent, it may not hold: {AT_WORST}"),
     ],

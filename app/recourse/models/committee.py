@@ -72,9 +72,9 @@ def models_needed(share: float, models: int) -> int:
 
 Direction: TypeAlias = Literal["up", "down"]
 
-OWN_SCORE, BASE_RATE = "@score", "@label"
-"""In place of a column: along today's model's own score, weaker applicants or stronger ones; and the odds of the
-favourable outcome."""
+OWN_SCORE, BASE_RATE, ANSWERS = "@score", "@label", "@answers"
+"""In place of a column: along today's model's own score, weaker applicants or stronger ones; the odds of the favourable
+outcome; and people who followed an answer of today's model and failed all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

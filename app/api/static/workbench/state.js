@@ -73,6 +73,7 @@ export function futureSource({ asked, source }) {
 export function stressName({ column, direction }) {
   const up = direction === "up";
   if (column === "@score") return up ? "stronger applicants" : "weaker applicants";
+  if (column === "@answers") return "people who follow such advice and fail";
   if (column === "@label") return up ? "good outcomes" : "bad outcomes";
   return `${up ? "high" : "low"} values of ${column.replaceAll("_", " ")}`;
 }
