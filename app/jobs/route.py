@@ -1,7 +1,6 @@
 """Jobs: list, follow, cancel and delete them, and fetch their results."""
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -9,6 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from jiter import from_json
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -195,7 +195,7 @@ def _as_asked(job: Job, text: str) -> str:
 
 def _line(job: Job, line: str) -> str:
     if (found := refusal(line)) is None:
-        return line if job.detail == "full" else line_of(shown(RECOURSE, json.loads(line), job.detail))
+        return line if job.detail == "full" else line_of(shown(RECOURSE, from_json(line.encode()), job.detail))
     error, reference = found
     return line_of({**problem(error, f"{job.address}/results", request=job.request_id), "reference": reference})
 

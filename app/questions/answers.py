@@ -61,11 +61,15 @@ def plain(part: Any) -> Any:
     if type(part) in LEAVES:
         return part
     if (members := _members(part.__class__)) is not None:
-        return {
-            key: plain(_carried(value) if measured else value)
-            for name, key, measured in members
-            for value in [getattr(part, name)]
-        }
+        made = {}
+        for name, key, measured in members:
+            value = getattr(part, name)
+            if type(value) not in LEAVES:
+                value = plain(_carried(value) if measured else value)
+            elif measured and type(value) is float:
+                value = rounded(value)
+            made[key] = value
+        return made
     if isinstance(part, Enum):
         return part.value
     if isinstance(part, Mapping):

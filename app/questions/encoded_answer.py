@@ -89,18 +89,21 @@ def _short(part: Any, record: Any) -> Any:
         return [_short(one, record) for one in part]
     if part is None:
         return None
-    return {
-        name: part[name] if inner is None else _short(part[name], inner)
-        for name, inner in _kept(record).items()
-        if name in part
-    }
+    left_out, inner = _left_out(record)
+    kept = {name: value for name, value in part.items() if name not in left_out}
+    return kept | {name: _short(kept[name], one) for name, one in inner.items() if name in kept}
 
 
 @cache
-def _kept(record: Any) -> Mapping[str, Any]:
-    """The fields of a short answer, and of those that are parts of answers themselves the record."""
-    hints = get_type_hints(record)
-    return {f.name.rstrip("_"): _record(hints[f.name]) for f in fields(record) if f.metadata != answer_part.FULL}
+def _left_out(record: Any) -> tuple[frozenset[str], Mapping[str, Any]]:
+    """The fields that a short answer leaves out; and of fields whose parts leave out some, the record of the parts."""
+    hints, inner = get_type_hints(record), dict[str, Any]()
+    names = {f.name: f.name.rstrip("_") for f in fields(record) if f.metadata != answer_part.FULL}
+    for field, name in names.items():
+        found = _record(hints[field])
+        if found is not None and any(_left_out(found)):
+            inner[name] = found
+    return frozenset(f.name.rstrip("_") for f in fields(record) if f.name not in names), inner
 
 
 def _record(annotation: Any) -> Any:

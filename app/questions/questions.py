@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from jiter import from_json
+
 from app.errors import LaneTimeout, NotReady
 from app.jobs import lines as batch_lines
 from app.jobs.ids import ids_are_reserved, new_id
@@ -274,7 +276,9 @@ class Questions:
         A call that is repeated after a crash records no answer twice, but counts the model calls again. Raises
         `LedgerUnavailable`.
         """
-        given = [(i, line, json.loads(line)) for i, line in enumerate(lines) if batch_lines.refusal(line) is None]
+        given = [
+            (i, line, from_json(line.encode())) for i, line in enumerate(lines) if batch_lines.refusal(line) is None
+        ]
         if payload["store"]:
             await self._ledger.record(*self._entries(job_id, payload, given))
         model = payload["model"]["name"].partition("@")[0]

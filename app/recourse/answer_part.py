@@ -1,7 +1,9 @@
 """Base of the dataclasses of the core that clients are sent."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from dataclasses import fields
+from functools import cache
+from typing import Any, ClassVar
 
 FULL: Mapping[str, str] = {"detail": "full"}
 """Metadata of a field that clients are sent only where they ask for all details."""
@@ -33,3 +35,20 @@ class AnswerPart:
 
     __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, object]] = {"use_attribute_docstrings": True}
+
+    def by_name(self) -> dict[str, Any]:
+        """The fields by name, and those of parts within it; unlike `asdict`, which is slower, it copies no values."""
+        found: dict[str, Any] = _by_name(self)
+        return found
+
+
+def _by_name(value: Any) -> Any:
+    if isinstance(value, AnswerPart):
+        kind: Any = value.__class__
+        return {name: _by_name(getattr(value, name)) for name in _names(kind)}
+    return tuple(map(_by_name, value)) if isinstance(value, tuple) else value
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))

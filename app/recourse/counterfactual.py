@@ -1,7 +1,7 @@
 """One counterfactual, what is certified about it, and its steps."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -181,7 +181,7 @@ class FutureCertificate(AnswerPart):
     """All of this in words, the number first that can be promised, with its condition (English)."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "promise", promise_text(asdict(self)))
+        object.__setattr__(self, "promise", promise_text(self.by_name()))
 
     @property
     def promised(self) -> float:

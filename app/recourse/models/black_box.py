@@ -183,17 +183,20 @@ class BlackBox:
 
         The result is None if the model gives labels, margins or points without odds.
         """
-        if self.output in (Output.LABEL, Output.MARGIN) or (self.points is not None and self.points.offset is None):
-            return None
-        return sigmoid(scores + self.offset)
+        return sigmoid(scores + self.offset) if self._states_probability else None
 
     def probability_of(self, score: float) -> float | None:
         """Probability of the favourable class for one score.
 
         The result is None if the score is NaN, or if the model gives labels, margins or points without odds.
         """
-        probabilities = self.probability(np.array([score]))
-        return None if probabilities is None or math.isnan(score) else float(probabilities[0])
+        known = self._states_probability and not math.isnan(score)
+        return float(sigmoid(score + self.offset)) if known else None
+
+    @property
+    def _states_probability(self) -> bool:
+        points = self.points is not None and self.points.offset is None
+        return not points and self.output not in (Output.LABEL, Output.MARGIN)
 
     @property
     def offset(self) -> float:

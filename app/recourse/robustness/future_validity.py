@@ -1,7 +1,7 @@
 """Validity under retraining, measured: the share of the held-back future models that accept a record."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -249,7 +249,7 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
         records=futures.records,
         asked=problem.future_validity,
     )
-    return replace(plan, promise=ways_text(asdict(plan), len(rows_raw)))
+    return replace(plan, promise=ways_text(plan.by_name(), len(rows_raw)))
 
 
 def _stressed_share(
