@@ -42,6 +42,11 @@ MARKS = frozenset({
 })  # fmt: skip
 """Levels that lenders write for a missing one before training, in lower case."""
 
+MEASURED = re.compile(
+    r"\W*[\d.,]+\s*(k|thousand|tsd|m|mn|mio|million|lakhs?|cr|days?|weeks?|mon|months?|mths?|y|yrs?|years?)\.?",
+    re.IGNORECASE,
+)
+"""A number with what it counts."""
 CODE = re.compile(r"[A-Za-z]?\d+")
 """A level without a meaning to people, such as 3 or A173."""
 
@@ -156,7 +161,15 @@ def _table_levels(found: FeatureDraft, column: Column, facts: ModelFacts) -> Non
 
 
 def _coded(found: FeatureDraft, column: Column) -> None:
-    """A column of text that the lender has turned into one number before training."""
+    """A column of text that the lender has turned into one number before training.
+
+    Raises `ModelRefused` where each text has a number of its own, as "36 months": the model may take that, or a code.
+    """
+    if all(MEASURED.fullmatch(level) for level in column.levels):
+        raise ModelRefused(
+            f'the model takes one number for "{column.name}", whose cells are texts such as "{column.levels[0]}": '
+            "write the numbers that the model was trained on into the column"
+        )
     scale = scale_of(column.levels)
     levels = list(scale or column.levels)
     if len(levels) < 2 or len(levels) > MOST_LEVELS:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
+from app.errors import ModelRefused
 from app.recourse.models.black_box import Input
 from app.registry.artifact import Format
 from app.registry.drafting.columns import describe
@@ -226,6 +227,14 @@ def test_a_draft_does_not_propose_codes_that_nobody_can_read(name: str, levels: 
     assert (found.keys["type"], found.keys["change"]) == ("categorical", "none")
     (comment,) = found.comments
     assert "level_names" in comment
+
+
+@pytest.mark.parametrize("texts", [["0.1k", "2.5k", "12k"], [" 36 months", " 60 months"]])
+def test_texts_with_a_number_are_not_taken_for_codes_where_the_model_takes_one(texts: list[str]) -> None:
+    """The model may take 2500, 2.5 or 1 for 2.5k."""
+    facts = ModelFacts(format=Format.LINEAR, file="", content=b"", input=Input.ENCODED)
+    with pytest.raises(ModelRefused, match=f'such as "{texts[0].strip()}": write the numbers'):
+        feature_of(Source(column="amount"), describe("amount", texts), facts)
 
 
 def test_codes_that_are_plain_numbers_have_no_order() -> None:
