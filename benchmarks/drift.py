@@ -96,7 +96,7 @@ def ask(of: Lender, method: str, params: dict[str, Any], share: float | None, un
 
 HEAD = (
     "lender", "asked", "found", "L1 cost", "of the default's", "told", "told >= asked", "silent", "lowest told",
-    "true, moved", "lowest > true + .05", "true below its interval", "rank corr.", "its ceiling", "ms",
+    "true, moved", "lowest > true + .05", "true below its interval", "rank corr.", "its ceiling", "foreseen", "ms",
 )  # fmt: skip
 
 
@@ -105,13 +105,14 @@ def rows_of(of: Lender) -> Iterable[Sequence[str]]:
     default, pairs = 0.0, list[np.ndarray]()
     for name, method, params, share, under in ASKED:
         asked = ask(of, method, params, share, under)
-        pairs.append(np.column_stack([*_lowest_and_true(of, asked), *_halves(of, asked)]))
+        pairs.append(np.column_stack([*_lowest_and_true(of, asked), *_halves(of, asked), _foreseen(of, asked)]))
         cost = float(np.mean([one.cost for one in asked.found])) if asked.found else np.nan
         default = cost if name == "nothing" else default
         yield (of.name, name, *_row(of, asked, cost, default, share))
     # What is told has to tell answers apart, those of different questions as well.
-    lowest, true, *halves = np.concatenate(pairs).T
-    yield (of.name, "all of these", *["-"] * 10, _rank_correlation(lowest, true), _rank_correlation(*halves), "-")
+    lowest, true, one, other, foreseen = np.concatenate(pairs).T
+    ranked = [_rank_correlation(*pair) for pair in ((lowest, true), (one, other), (foreseen, true))]
+    yield (of.name, "all of these", *["-"] * 10, *ranked, "-")
     began, moved = time.process_time(), list[tuple[np.ndarray, float]]()
     for row_raw in of.applicants_raw:
         problem = RecourseProblem(
@@ -128,13 +129,13 @@ def rows_of(of: Lender) -> Iterable[Sequence[str]]:
         told, true = of.futures.held_back.shares(rows_raw).mean(), of.truth.shares(rows_raw).mean()
         yield (
             of.name, "BetaRCE 0.9", f"{len(moved)} of {len(of.applicants_raw)}", f"{cost:.2f}",
-            f"{cost / default:.2f}", f"{told:.3f}", "-", "-", "-", f"{true:.3f}", "-", "-", "-", "-", f"{ms:.0f}",
+            f"{cost / default:.2f}", f"{told:.3f}", "-", "-", "-", f"{true:.3f}", *["-"] * 5, f"{ms:.0f}",
         )  # fmt: skip
 
 
 def _row(of: Lender, asked: Asked, cost: float, default: float, share: float | None) -> Sequence[str]:
     if not asked.found:
-        return (f"0 of {asked.applicants}", *["-"] * 12)
+        return (f"0 of {asked.applicants}", *["-"] * 13)
     lowest, true = _lowest_and_true(of, asked)
     told = np.array([one.future.probability if one.future else np.nan for one in asked.found])
     stressed = [one.future.stressed if one.future else None for one in asked.found]
@@ -143,7 +144,8 @@ def _row(of: Lender, asked: Asked, cost: float, default: float, share: float | N
         f"{len(asked.found)} of {asked.applicants}", f"{cost:.2f}", f"{cost / default:.2f}", f"{told.mean():.3f}",
         "-" if share is None else f"{(told >= share - 1e-9).mean():.0%}", f"{asked.silent:.0%}", f"{lowest.mean():.3f}",
         f"{true.mean():.3f}", f"{(lowest > true + 0.05).mean():.0%}", f"{(true < least - 1e-9).mean():.0%}",
-        _rank_correlation(lowest, true), _rank_correlation(*_halves(of, asked)), f"{asked.ms:.0f}",
+        _rank_correlation(lowest, true), _rank_correlation(*_halves(of, asked)),
+        _rank_correlation(_foreseen(of, asked), true), f"{asked.ms:.0f}",
     )  # fmt: skip
 
 
@@ -156,8 +158,17 @@ def _lowest_and_true(of: Lender, asked: Asked) -> tuple[np.ndarray, np.ndarray]:
 
 def _halves(of: Lender, asked: Asked) -> tuple[np.ndarray, np.ndarray]:
     """The true share of each answer by one half of the true models, and by the other: nothing told can rank better."""
-    yes = of.truth.scores_raw(np.array([one.row_raw for one in asked.found]).reshape(-1, of.truth.space.p)) >= 0.0
+    if not asked.found:
+        return np.empty(0), np.empty(0)
+    yes = of.truth.scores_raw(np.array([one.row_raw for one in asked.found])) >= 0.0
     return yes[:, ::2].mean(axis=1), yes[:, -1::-2].mean(axis=1)
+
+
+def _foreseen(of: Lender, asked: Asked) -> np.ndarray:
+    """The share of each answer by models of today's records that are drawn as if the shift were known; else 0."""
+    if of.foreseen is None or not asked.found:
+        return np.zeros(len(asked.found))
+    return of.foreseen.shares(np.array([one.row_raw for one in asked.found]))
 
 
 def _rank_correlation(told: np.ndarray, true: np.ndarray) -> str:

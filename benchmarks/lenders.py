@@ -34,6 +34,8 @@ APPLICANTS = 50
 TRUE_MODELS = 100
 """True future models of each lender."""
 HIDDEN = (20, 50, 20)
+FORESEEN, MOST_LATER = 20, 4_000
+"""Models of today's records drawn as later ones look, and later records that are looked at for that, at most."""
 FIRST_SEED = 5_000
 """Of the true future models; the service counts from 0."""
 
@@ -79,6 +81,8 @@ class Lender:
     truth: FutureModels
     seconds: float
     """What the rehearsal took."""
+    foreseen: FutureModels | None = None
+    """Models of today's records, each drawn as often as it is like those of the population that moves."""
 
 
 def network(epochs: int) -> Family:
@@ -225,6 +229,21 @@ RECORDS: dict[str, Callable[[], Records | None]] = {
 EPOCHS = {"german": 60, "student": 60, "acs": 30}
 
 
+def like_later(X: np.ndarray, y: np.ndarray, now: np.ndarray, later: np.ndarray) -> np.ndarray:
+    """Probabilities with which today's records are drawn, so that they look like later ones, outcomes included.
+
+    They are the odds of a logistic regression that tells later records from today's, at most those of 99 % of these.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    columns = np.column_stack([X, y, X * y[:, None]])
+    told = LogisticRegression(C=0.3, max_iter=3_000)
+    told.fit(columns[np.concatenate([now, later])], np.repeat([0, 1], [len(now), len(later)]))
+    odds = np.exp(told.decision_function(columns[now]))
+    odds = np.minimum(odds, np.quantile(odds, 0.99))
+    return np.asarray(odds / odds.sum())
+
+
 @contextmanager
 def lender(
     data: Records,
@@ -270,6 +289,12 @@ def lender(
             else:
                 chosen = rng.choice(*((rest, data.training, False) if others else (training, data.training)))
             scores.append(family.score(family.train(X[chosen], y[chosen], FIRST_SEED + k)))
+        foreseen = []
+        if data.later is not None:
+            like = like_later(X, y.astype(float), training, next_ones[:MOST_LATER])
+            for k in range(FORESEEN):
+                chosen = np.random.default_rng(k).choice(training, data.training, p=like)
+                foreseen.append(family.score(family.train(X[chosen], y[chosen], k)))
         refused = data.rows_raw[rest][~favourable(loaded.black_box.score_raw(data.rows_raw[rest]))]
         yield Lender(
             name=f"{data.name}, {family.name}",
@@ -280,7 +305,11 @@ def lender(
                 space=space, count=len(scores), score_all=lambda X: np.column_stack([score(X) for score in scores])
             ),
             seconds=record.seconds,
-        )
+            foreseen=FutureModels(
+                space=space, count=len(foreseen),
+                score_all=lambda X: np.column_stack([score(X) for score in foreseen]),
+            ) if foreseen else None,
+        )  # fmt: skip
 
 
 def registered(
