@@ -49,6 +49,12 @@ def report(
     service = Service(settings)
     asked = validated(ReportRequest, {"seed": seed, "groups": {"by": [_by(text) for text in by or []]}})
     version = service.models.find(model, include_inactive=True)
+    if candidate is not None:
+        if html is None:
+            raise CommandError("--candidate is compared on the page: add --html FILE.")
+        # What cannot be compared is refused before anybody is asked about.
+        other = service.models.find(candidate, include_inactive=True)
+        service.comparisons.payload(version, other, asked.question(), data is not None, [])
     source: Json = {"kind": "reference" if data is None else "records"}
     payload = service.reports.payload(version, asked.question(), source, asked.figures())
     result = figures(settings, report_job, version, payload, data)

@@ -169,8 +169,10 @@ def test_the_command_has_four_exit_codes(loans: Path, tmp_path: Path) -> None:
     both = "loan@1", "loan@2", "--data", data
     told = json.loads(figures.read_text()) if figures.exists() else None
     assert told is None
-    passed = run(loans, tmp_path, *both, "--fail-if", "gained>50%", "--json", figures)
+    site = tmp_path / "page.html"
+    passed = run(loans, tmp_path, *both, "--fail-if", "gained>50%", "--json", figures, "--html", site)
     assert passed.returncode == 0, passed.stderr
+    assert "Yes: all conditions hold." in site.read_text()
     assert json.loads(figures.read_text())["records"]["scored"] == 60
     failed = run(loans, tmp_path, *both, "--fail-if", "refused > 0.1%")
     assert failed.returncode == 1

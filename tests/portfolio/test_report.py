@@ -415,7 +415,8 @@ def test_the_command_says_what_the_figures_are(loans: Path, tmp_path: Path) -> N
     output = tmp_path / "report.json"
     env = {"RECOURSE_MODELS_STORE": str(loans), "RECOURSE_STATE_DIR": str(tmp_path), "PATH": ""}
     run = partial(forks().run, "app.cli", "report", "loan@2", f"--json={output}", env=env)
-    done = run("--by=age:40", "--by=housing")
+    site = tmp_path / "report.html"
+    done = run("--by=age:40", "--by=housing", f"--html={site}", "--candidate=loan@1")
     assert done.returncode == 0, done.stderr
     result = json.loads(output.read_text())
     ReportAnswer.model_validate(result)
@@ -423,8 +424,12 @@ def test_the_command_says_what_the_figures_are(loans: Path, tmp_path: Path) -> N
     assert f"200 records: {records['refused']} refused, {records['accepted']} accepted." in done.stdout
     assert f"{recourse['found']} of {records['refused']} refused" in done.stdout
     assert "By age, of 8 tests:" in done.stdout
-    for wrong, sentence in (("--by=wealth", "must be one of"), ("--by=age:old", "as in age:25,35,50")):
-        done = run(wrong)
+    assert "<h2>May loan@1 replace loan@2?</h2>" in site.read_text()
+    for wrong, sentence in (
+        (["--by=wealth"], "must be one of"), (["--by=age:old"], "as in age:25,35,50"),
+        (["--candidate=loan@1"], "add --html FILE"), ([f"--html={site}", "--candidate=loan@3"], "the same features"),
+    ):  # fmt: skip
+        done = run(*wrong)
         assert (done.returncode, done.stdout) == (1, "")
         assert sentence in done.stderr
 

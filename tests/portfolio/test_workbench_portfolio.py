@@ -38,7 +38,7 @@ def test_a_report_is_started_listed_opened_and_kept(desk: Open, tmp_path: Path) 
     assert page.locator("#report-job progress").count() == 0
     with page.expect_popup() as opened:
         page.click("#reports >> text=Open")
-    assert "Recourse of the applicants whom loan@1 refuses" in opened.value.inner_text("h1")
+    assert "Refused by loan@1: who can get a yes, and how" in opened.value.inner_text("h1")
     with page.expect_download() as kept:
         page.click("#reports >> text=JSON")
     kept.value.save_as(tmp_path / "report.json")
