@@ -6,9 +6,9 @@ import { chance, scale } from "./decision.js";
 import { $, button, fill, h, table } from "./dom.js";
 import { counted, formatDate, formatNumber, formatShort, formatValue, inHundred, outOfHundred } from "./format.js";
 import { workButton } from "./jobs.js";
-import { storeForm } from "./ledger.js";
 import { offersRequest } from "./request.js";
 import { featureNamed } from "./state.js";
+import { storeForm } from "./store.js";
 import { changeList, waysParts, waysTitle } from "./ways.js";
 
 /** What lowered the score most, whether or not the person can change it; null where that was not asked for. */

@@ -141,19 +141,8 @@ let chosen = null;
 /** By the batches that were started here, the line of each applicant. */
 const linesOf = new Map();
 
-export function watchFile() {
-  const drop = $("drop");
-  $("file").onchange = () => take($("file").files[0]);
-  const mark = (over) => (event) => {
-    event.preventDefault();
-    drop.classList.toggle("over", over);
-  };
-  drop.ondragover = mark(true);
-  drop.ondragleave = mark(false);
-  drop.ondrop = (event) => (mark(false)(event), take(event.dataTransfer.files[0]));
-}
-
-async function take(file) {
+/** Read a file that the reader has chosen. */
+export async function take(file) {
   if (!file) return;
   chosen = { name: file.name, ...textOf(await file.arrayBuffer()) };
   showFile();
@@ -169,7 +158,7 @@ function textOf(bytes) {
 }
 
 /** Show what the chosen file holds, for the chosen model. */
-export function showFile() {
+function showFile() {
   fill("columns", h("dl.columns", ...baseFeatures().flatMap(columnEntry)), h("p.hint", ...referenceHint()));
   if (!chosen) return;
   const guessed = chosen.guessed && h("p.note.warn", GUESSED);
@@ -266,8 +255,11 @@ const KINDS = {
   audit: "Check of promises",
 };
 
+/** Show the view: the chosen file, and the latest jobs. */
+export const showMany = () => (showFile(), listJobs());
+
 /** Show the latest jobs; a batch that has ended can be looked at again. */
-export async function listJobs() {
+async function listJobs() {
   try {
     const { jobs } = await fetchJson("jobs");
     const items = jobs.slice(0, MOST_JOBS).map(item);

@@ -2,7 +2,7 @@
 
 import { fetchJson } from "./api.js";
 import { axes, intervalBar } from "./curve.js";
-import { $, fill, h, table, svg } from "./dom.js";
+import { $, debounce, fill, h, table, svg } from "./dom.js";
 import { counted, formatNumber, formatShort, inHundred, outOfHundred, readable } from "./format.js";
 import { problemNote } from "./jobs.js";
 import { chosenModel } from "./state.js";
@@ -14,6 +14,9 @@ const NONE =
 const TICKS = [0, 25, 50, 75, 100];
 
 let shown = null;
+
+addEventListener("resize", debounce(drawCalibration, 200));
+$("calibrated").onchange = drawCalibration;
 
 /** Show the calibration of the chosen model; it reads the whole ledger, so not before the reader looks at promises. */
 export async function loadCalibration() {

@@ -180,10 +180,10 @@ const continues = (before, line, mark) =>
 /** The letter that is shown: of which answer, its page, and who is told once it is recorded. */
 let shown = { id: "", page: "", onSent: () => {} };
 
-export const letterButton = (id, onSent = () => {}) =>
-  button("Letter", () => openLetter(id, onSent), { class: "primary" });
+const letterButton = (id, onSent) => button("Letter", () => openLetter(id, onSent), { class: "primary" });
 
-async function openLetter(id, onSent) {
+/** Show the letter about a stored answer. @param onSent called once it is recorded */
+export async function openLetter(id, onSent = () => {}) {
   shown = { id, page: "", onSent };
   if ($("letter-language").options.length === 0) offerChoices();
   $("letter-form").reset();

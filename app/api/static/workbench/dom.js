@@ -84,6 +84,18 @@ export function bringUp(section) {
 /** Text with `code` between backticks. */
 export const prose = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", part) : part));
 
+/** A function of a module that is fetched when it is called; called again before it is there, it runs once. */
+export function later(file, name) {
+  let coming = null;
+  return (...given) => {
+    coming ??= import(`./${file}.js`).then((module) => {
+      coming = null;
+      return module[name](...given);
+    });
+    return coming;
+  };
+}
+
 /** Runs `work` when it was not called for `ms`, unless it is cancelled before. */
 export function debounce(work, ms) {
   let timer = 0;

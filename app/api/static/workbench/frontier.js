@@ -3,7 +3,7 @@
 import { isAborted } from "./api.js";
 import { invalidationRate, promisedCell, promisedHead } from "./certificate.js";
 import { curveDrawing } from "./curve.js";
-import { $, button, fill, h, table } from "./dom.js";
+import { $, button, debounce, fill, h, table } from "./dom.js";
 import { formatNumber, outOfHundred } from "./format.js";
 import { problemNote, submit } from "./jobs.js";
 import { knobName, knobValue, knobValues } from "./method.js";
@@ -36,21 +36,26 @@ export async function askFrontier() {
     if (frontier !== null && !signal.aborted) showFrontier(frontier);
   } catch (problem) {
     if (isAborted(problem)) return;
-    forgetCurve();
+    forget();
     fill("curve", problemNote(problem));
   } finally {
     $("draw").disabled = false;
   }
 }
 
-/** Mark the curve, and stop waiting for another one: the form has changed since. */
-export function markCurve() {
+/** The form has changed since: mark the curve, and stop waiting for another one. */
+$("curve").addEventListener("outdated", () => {
   pending.abort();
   if (state.curve) $("curve").classList.add("outdated");
-}
+});
+
+$("curve").addEventListener("forgotten", forget);
+
+addEventListener("resize", debounce(drawFrontier, 200));
+$("against").onchange = drawFrontier;
 
 /** Remove the curve, and stop waiting for another one. */
-export function forgetCurve() {
+function forget() {
   pending.abort();
   state.curve = null;
   $("curve").classList.remove("outdated");

@@ -1,54 +1,12 @@
-/** The ledger: store an answer, and find stored ones; each opens as a case. */
+/** The ledger: find stored answers; each opens as a case. */
 
 import { fetchJson, isAborted, send } from "./api.js";
-import { letterButton, openCase, titleOf, versionText } from "./case.js";
+import { openCase, titleOf, versionText } from "./case.js";
 import { outcome } from "./decision.js";
-import { $, button, download, fill, forSpecialists, h, labelled, table, tableRow } from "./dom.js";
+import { $, button, download, fill, forSpecialists, h, table, tableRow } from "./dom.js";
 import { counted, formatDate, inHundred, lowerBound, readable } from "./format.js";
-import { RESPOND_ASYNC, guarded, problemNote, runJob, submit, workButton } from "./jobs.js";
+import { RESPOND_ASYNC, guarded, problemNote, runJob, workButton } from "./jobs.js";
 import { chosenModel, fullName, state } from "./state.js";
-
-/** A form that stores an answer; null if it is stored already. @param asked the request behind it */
-export function storeForm(answer, asked) {
-  if (answer.stored) return null;
-  const reference = h("input", { id: "store-as", maxlength: 200, autocomplete: "off", placeholder: "such as A-81723" });
-  const place = h("div");
-  const pressed = h("button", "Store");
-  const store = async () => {
-    const body = { ...asked.body, store: true, reference: reference.value.trim() || null };
-    const stored = await submit("recourse", body, place, { background: asked.background });
-    if (stored === null) return;
-    const note = storedNote(stored, stored.status === answer.status);
-    form.replaceWith(note);
-    note.focus();
-    findStored();
-  };
-  const form = h(
-    "form.row",
-    { id: "store", onsubmit: (event) => (event.preventDefault(), guarded(pressed, place, store)) },
-    h("h4", "Store it, then send it as a letter"),
-    labelled("Reference of the case", reference),
-    pressed,
-    place,
-  );
-  return form;
-}
-
-/** @param same whether it is the answer on the page */
-const storedNote = ({ id, status }, same) =>
-  h(
-    "div.note",
-    { role: "status", tabindex: -1 },
-    h(
-      "p",
-      same ? "Stored as " : "The service gave a different answer this time, not the one above. It is stored as ",
-      h("code", id),
-      ". You can find it under ",
-      h("a", { href: "#promises" }, "Cases"),
-      status === "found" ? ", and check it against other versions of the model." : ".",
-    ),
-    h("div.row", letterButton(id)),
-  );
 
 let listing = new AbortController();
 
@@ -57,6 +15,9 @@ const NAMES = { label: "Stored answers", caption: "Stored answers, newest first"
 const HEADS = ["Case", "Answer", "Model", "Given", "Valid until", "At the last check"];
 
 const NONE = "No answers are stored yet. Below each answer you can store it.";
+
+/** Show the view: what is stored, and the versions to check it against. */
+export const showStored = () => (offerVersions(), findStored());
 
 /** Show the newest stored answers that fit the filters. @param asked whether a single one with the reference opens */
 export async function findStored(asked = false) {
@@ -145,7 +106,7 @@ const moment = (date) => (Number.isNaN(date.valueOf()) ? "" : date.toISOString()
 
 // --- the audit: every promise of a model, verified against another version of it ---
 
-export function offerVersions() {
+function offerVersions() {
   const versions = state.models.filter((m) => m.id === chosenModel().id);
   fill("candidate", ...versions.map((m) => h("option", { value: fullName(m) }, readable(versionText(m)))));
   $("candidate").value = fullName(versions.at(-1));
@@ -154,6 +115,7 @@ export function offerVersions() {
 
 export const audit = () =>
   guarded($("audit").querySelector("button"), $("audited"), async () => {
+    if ($("candidate").options.length === 0) offerVersions();
     const model = $("candidate").value;
     const path = `models/${encodeURIComponent(model.split("@")[0])}/audits`;
     const job = await fetchJson(path, { body: { model }, prefer: RESPOND_ASYNC });

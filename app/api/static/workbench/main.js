@@ -1,23 +1,18 @@
 /**
  * The workbench: describe an applicant, see what would change the model's decision, and what more robustness costs.
- * Everything on the page comes from the public API. Modules import only those before them in `page.html`.
+ * Everything on the page comes from the public API. Modules import only those before them in `page.html`; what other views
+ * and later steps need is fetched then.
  */
 
 import { Problem, fetchJson, forgetKey, storedKey } from "./api.js";
 import { applicant, applicantField, fillApplicant, watchTyped } from "./applicant.js";
-import { listJobs, showFile, watchFile } from "./batch.js";
-import { drawCalibration, loadCalibration } from "./calibration.js";
-import { printLetter, recordLetter, showLetter } from "./case.js";
 import { decide, decideSoon } from "./decision.js";
-import { $, debounce, fill, h } from "./dom.js";
+import { $, fill, h, later } from "./dom.js";
 import { formatDate } from "./format.js";
-import { askFrontier, drawFrontier } from "./frontier.js";
 import { refreshModel, showFutures } from "./futures.js";
 import { problemNote } from "./jobs.js";
-import { audit, findStored, offerVersions } from "./ledger.js";
 import { offerLimits } from "./limits.js";
 import { STANDARD_SHARE, followSlider, followTyped, offerKnobs, offerMethods, offerParameters } from "./method.js";
-import { listReports, startReport } from "./portfolio.js";
 import { ask, askAgain, forgetAnswer, markOutdated } from "./question.js";
 import { baseFeatures, chosenModel, fullName, state } from "./state.js";
 import { clearWishes } from "./wishes.js";
@@ -65,7 +60,6 @@ async function chooseModel() {
   const known = applicant();
   Object.assign(state, { features, samples, share: STANDARD_SHARE });
   showAbout();
-  offerVersions();
   $("rules").textContent = rules.length > 0 ? `Every answer keeps to: ${rules.join("; ")}.` : "";
   fill("fields", ...features.map(fieldOf));
   for (const id of ["limits", "how", "about-panel"]) $(id).hidden = false;
@@ -76,16 +70,15 @@ async function chooseModel() {
   showFutures(() => (offerKnobs(), askAgain()));
   document.body.classList.remove("loading");
   startWith(baseFeatures().every((feature) => feature.name in known) ? known : {});
-  showFile();
   showView(shownView());
 }
 
 function showView(name) {
   if (state.features.length === 0) return;
-  if (name === "one") drawFrontier(); // what is hidden has no width to draw in
-  if (name === "many") (showFile(), listJobs());
-  if (name === "promises") (findStored(), loadCalibration());
-  if (name === "portfolio") listReports();
+  if (name === "one" && state.curve) later("frontier", "drawFrontier")(); // what is hidden has no width to draw in
+  if (name === "many") later("batch", "showMany")();
+  if (name === "promises") (later("ledger", "showStored")(), later("calibration", "loadCalibration")());
+  if (name === "portfolio") later("portfolio", "listReports")();
 }
 
 const fieldOf = (feature) =>
@@ -142,6 +135,20 @@ const guarded = (work) => async () => {
 
 const onSubmit = (work) => (event) => (event.preventDefault(), work());
 
+/** A file for many applicants is chosen, or dropped. */
+function watchFile() {
+  const drop = $("drop");
+  const take = later("batch", "take");
+  $("file").onchange = () => take($("file").files[0]);
+  const mark = (over) => (event) => {
+    event.preventDefault();
+    drop.classList.toggle("over", over);
+  };
+  drop.ondragover = mark(true);
+  drop.ondragleave = mark(false);
+  drop.ondrop = (event) => (mark(false)(event), take(event.dataTransfer.files[0]));
+}
+
 function listen() {
   $("model").onchange = guarded(chooseModel);
   $("method").onchange = chooseMethod;
@@ -151,25 +158,19 @@ function listen() {
   $("slider").oninput = () => (followSlider(), askAgain());
   $("slider-value").onchange = () => (followTyped(), askAgain());
   $("case").addEventListener("applicant", followStored);
-  $("letter-form").onsubmit = onSubmit(recordLetter);
-  $("letter-language").onchange = $("letter-applied").onchange = guarded(showLetter);
-  $("letter-print").onclick = printLetter;
+  $("letter-form").onsubmit = onSubmit(later("case", "recordLetter"));
+  $("letter-language").onchange = $("letter-applied").onchange = guarded(later("case", "showLetter"));
+  $("letter-print").onclick = later("case", "printLetter");
   $("letter-close").onclick = () => $("letter").close();
-  $("draw").onclick = askFrontier;
-  $("against").onchange = drawFrontier;
-  $("calibrated").onchange = drawCalibration;
-  $("find").onsubmit = onSubmit(() => findStored(true));
-  $("audit").onsubmit = onSubmit(audit);
-  $("report").onclick = startReport;
+  $("draw").onclick = later("frontier", "askFrontier");
+  $("find").onsubmit = onSubmit(() => later("ledger", "findStored")(true));
+  $("audit").onsubmit = onSubmit(later("ledger", "audit"));
+  $("report").onclick = later("portfolio", "startReport");
   watchFile();
   watchTyped();
   followViews(showView);
   $("forget").onclick = forgetKey;
   $("forget").hidden = !storedKey();
-  addEventListener(
-    "resize",
-    debounce(() => (drawFrontier(), drawCalibration()), 200),
-  );
 }
 
 /** Offer the models in use; the newest version of the first one is chosen. */

@@ -1,10 +1,8 @@
 /** The question "what would change the answer?": ask it, ask it again, and mark or forget answers that are outdated. */
 
-import { showAnswer } from "./answer.js";
 import { isAborted } from "./api.js";
 import { checkApplicant, faultText, faultyFeatures, faultyTyped } from "./applicant.js";
 import { $, bringUp, debounce, fill } from "./dom.js";
-import { forgetCurve, markCurve } from "./frontier.js";
 import { problemNote, submit } from "./jobs.js";
 import { removeLimit } from "./limits.js";
 import { recourseRequest } from "./request.js";
@@ -90,7 +88,10 @@ function busy(asking) {
 async function answer(signal) {
   const background = $("background").checked;
   const body = { ...recourseRequest(), store: false };
-  const found = await submit("recourse", body, $("answer-job"), { background, signal });
+  const [found, { showAnswer }] = await Promise.all([
+    submit("recourse", body, $("answer-job"), { background, signal }),
+    import("./answer.js"),
+  ]);
   if (signal.aborted || found === null) return;
   const asked = { body, background };
   Object.assign(state, { answer: found, asked });
@@ -121,7 +122,7 @@ const ACTIONS = {
 export function markOutdated() {
   pending.abort();
   if (state.answer) $("answer-body").classList.add("outdated");
-  markCurve();
+  $("curve").dispatchEvent(new Event("outdated"));
 }
 
 /** Forget the answer and the curve: another applicant, or another model. */
@@ -134,7 +135,7 @@ export function forgetAnswer() {
   fill("answer-body", ...START);
   fill("answer-job");
   $("answer-status").textContent = "";
-  forgetCurve();
+  $("curve").dispatchEvent(new Event("forgotten"));
   $("frontier").hidden = true;
 }
 
