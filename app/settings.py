@@ -113,8 +113,8 @@ class Settings(BaseSettings):
     notice_offer: bool = False
     """Whether letters state the offer of an answer: other terms with which the model accepts the application."""
     notice_offer_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
-    """Least share of what the applicant asked for, of each term of which more is better, that an offer in a letter
-    has."""
+    """Least share of what the applicant asked for that an offer in a letter has, of each term but those of which less
+    is better."""
     notice_dir: Path | None = None
     """Directory with the lender's own letters, which replace those of the service with the same names."""
 

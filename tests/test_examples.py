@@ -351,8 +351,8 @@ def test_the_client_prints_the_advice_of_the_demo(demo: Running) -> None:
     done = run_client("--url", demo.url)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "Bring your monthly payments on debts that this loan does not replace down from 310 EUR to 156 EUR.",
-        "Use less of your card and overdraft limits: 0% of them instead of 72%.",
+        "Pay off other debts, so that they take 156 EUR a month instead of 310 EUR.",
+        "Pay down cards and overdrafts to 0% of their limits, from 72%.",
         "Find a guarantor for the loan.",
         "The model then says yes with probability 0.92.",
     ]
@@ -360,7 +360,7 @@ def test_the_client_prints_the_advice_of_the_demo(demo: Running) -> None:
 
 @pytest.mark.slow
 def test_the_client_prints_the_same_from_a_job(computing: Server) -> None:
-    assert run_client("--url", computing.client.base_url, "--later").stdout.startswith("Bring your monthly payments")
+    assert run_client("--url", computing.client.base_url, "--later").stdout.startswith("Pay off other debts")
 
 
 def test_the_client_names_every_fault_of_a_request(demo: Running, tmp_path: Path) -> None:

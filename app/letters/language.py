@@ -33,6 +33,12 @@ class Language(InputPart):
     """A share, with ``{n}``."""
     applied: str = "{to} (in your application: {from})"
     """A term that is offered, and what was applied for."""
+    unchanged: str = "{to} (as in your application)"
+    """A term that stays as it was applied for."""
+    depends: str = (
+        "How the model then rates your application, and whether a new version accepts it, depends on that value."
+    )
+    """Of a way on which the applicant states a value."""
     at_once: str = "more than {n} at the same time"
     """Changes that the request ruled out."""
     partly: str = "{name} in part"

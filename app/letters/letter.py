@@ -3,7 +3,7 @@
 import math
 from calendar import monthrange
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from itertools import takewhile
 
@@ -16,7 +16,7 @@ from app.questions.ways import changes_in_order
 from app.recourse.actions.accepted_values import AcceptedValues
 from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.phrases import fill
-from app.recourse.actions.sentences import about_text, change_text, days_text, title_text
+from app.recourse.actions.sentences import about_text, change_text, days_text, in_weeks, title_text
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.features import Better, Feature, RawValue, Takes
 from app.recourse.features.expression import parse_expression
@@ -29,6 +29,9 @@ from app.store.timestamps import timestamp
 
 MOST_STEPS = 5
 """Steps of a way in a letter; nobody takes more at the same time."""
+
+TIGHT = 0.8
+"""Share of a letter's validity; a way that takes more has to be begun at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +100,7 @@ def notice_of(
     reasons = facts.reasons or {"reasons": (), "against": None}
     left_out = len(found) < len(answer["counterfactuals"])
     known, unknown = _by_knowledge(facts)
-    offer, too_small = ((), False) if offer_share is None else _offer(facts, features, language, offer_share)
+    offer = () if offer_share is None else _offer(facts, features, language, offer_share)
     probability, points = factual and factual["probability"], factual and factual.get("points")
     accepts = None if facts.scale is None else language.points_text(facts.scale.threshold, facts.scale.threshold)
     fewer = facts.scale is not None and facts.scale.fewer
@@ -132,16 +135,20 @@ def notice_of(
         compared_with=None if not reasons["reasons"] else _compared(reasons["against"], language),
         unnamed=_unnamed(reasons, language),
         reported=tuple(_lines(known, facts.applicant, features, language)),
-        unreported=tuple(_unknown(features[name], facts.applicant[name], language) for name in unknown),
+        unreported=tuple(title_text(features[name]) for name in unknown),
         ways=ways,
         offer=offer,
-        offer_too_small=too_small,
         ways_last=bool(offer) and all(_lasts(one, answer["offer"]) for one in found),
         long_left_out=left_out,
         alike=" ".join(alike) or None,
-        tried=_tried(found, promises),
+        tried=_tried(facts, found),
         valid_until=language.date_text(valid_until),
     )
+
+
+def _exact(feature: Feature) -> Feature:
+    """The feature for a fact that is stated as it was reported, whatever `decimals` advice has."""
+    return replace(feature, decimals=None)
 
 
 def _lines(
@@ -149,31 +156,35 @@ def _lines(
 ) -> Iterator[str]:
     """What a record says of some features, a line each."""
     for name in names:
-        feature = features[name]
+        feature = _exact(features[name])
         said = language.phrases.missing if record[name] is None else language.phrases.level
         text = value_text(feature, feature.parse(record[name]), language.phrases)
         yield fill(said, {"name": title_text(feature), "Name": title_text(feature), "to": text})
 
 
 def _promise(facts: Facts, one: Json, features: Mapping[str, Feature], language: Language) -> tuple[str, ...]:
-    """The sentences about future models on one way; none where its values are not known yet."""
+    """The sentences about future models on one way; one that says that they depend on a value not known yet."""
     future = one["validity"].get("future")  # answers of earlier releases have none
-    labels = {name: feature.title for name, feature in features.items()}
-    return () if future is None or _states(facts, one) else promise_sentences(future, language.promise, labels)
+    if _states(facts, one):
+        return (language.depends,)
+    labels = {
+        one.name: features[one.name].title if one.reason.named and not one.protected else None for one in facts.features
+    }
+    return () if future is None else promise_sentences(future, language.promise, labels)
 
 
-def _tried(found: Sequence[Json], promises: Sequence[Sequence[str]]) -> int | None:
+def _tried(facts: Facts, found: Sequence[Json]) -> int | None:
     """Number of future models behind the intervals that promises state."""
-    futures = [one["validity"]["future"] for one, said in zip(found, promises, strict=True) if said]
-    return next((future["models"] for future in futures if states_share(future)), None)
+    futures = [one["validity"].get("future") for one in found if not _states(facts, one)]
+    return next((future["models"] for future in futures if future and states_share(future)), None)
 
 
 def _lasts(one: Json, offer: Json) -> bool:
-    """Whether more future models accept a way than an offer, by the share and by the lower end of its interval."""
+    """Whether more future models accept a way than an offer, beyond doubt: their intervals do not overlap."""
     way, terms = one["validity"].get("future"), offer.get("future")
     if not way or not terms or way.get("measured") or terms.get("measured"):
         return False
-    return bool(way["probability"] > terms["probability"] and way["interval"][0] > terms["interval"][0])
+    return bool(way["interval"][0] > terms["interval"][1])
 
 
 def _by_knowledge(facts: Facts) -> tuple[list[str], list[str]]:
@@ -187,24 +198,17 @@ def _by_knowledge(facts: Facts) -> tuple[list[str], list[str]]:
     return [name for name in facts.reported if not unknown(name)], [name for name in facts.reported if unknown(name)]
 
 
-def _unknown(feature: Feature, raw: RawValue, language: Language) -> str:
-    """A feature without a value, with what its code means."""
-    meaning = "" if raw is None else f" ({value_text(feature, feature.parse(raw), language.phrases)})"
-    return f"{title_text(feature)}{meaning}"
-
-
-def _offer(
-    facts: Facts, features: Mapping[str, Feature], language: Language, least: float
-) -> tuple[tuple[str, ...], bool]:
-    """Lines of the offer, and whether there is one that is left out since it is too small."""
+def _offer(facts: Facts, features: Mapping[str, Feature], language: Language, least: float) -> tuple[str, ...]:
+    """Lines of the offer; none where there is none, or it is too small."""
     offer = facts.answer.get("offer")  # answers of earlier releases have none
     if offer is None:
-        return (), False
+        return ()
     for name, value in offer["terms"].items():
         feature = features[name]
         enough = least * feature.parse(facts.applicant[name])
-        if feature.better is Better.MORE and feature.is_number and feature.parse(value) < enough:
-            return (), True
+        # A far shorter term has instalments that few can pay, whatever the manifest says of it.
+        if feature.better is not Better.LESS and feature.is_number and feature.parse(value) < enough:
+            return ()
     formulas = {one.name: one.derived for one in facts.features if isinstance(one.derived, str)}
     # What follows from terms alone, such as an instalment, is stated with them.
     follows = [
@@ -215,9 +219,9 @@ def _offer(
         feature = features[name]
         new, asked = (value_text(feature, feature.parse(record[name]), language.phrases)
                       for record in (offer["applicant"], facts.applicant))  # fmt: skip
-        said = fill(language.applied, {"to": new, "from": asked}) if new != asked else new
+        said = fill(language.unchanged if new == asked else language.applied, {"to": new, "from": asked})
         lines.append(f"{title_text(feature)}: {said}")
-    return tuple(lines), False
+    return tuple(lines)
 
 
 def _is_limited(question: Json) -> bool:
@@ -246,8 +250,16 @@ def _reach_until(facts: Facts, language: Language) -> str | None:
     if all(feature.takes == Takes() for feature in facts.features):
         return None
     horizon = (facts.question.get("timing") or {}).get("horizon_months")
-    until = facts.answer["expires_at"] if horizon is None else _later(facts.answer["created_at"], horizon)
-    return language.date_text(until)
+    if horizon is None:
+        return language.date_text(facts.answer["expires_at"])
+    start = datetime.fromisoformat(facts.answer["created_at"]).date()
+    return language.date_text(_months_after(start, horizon).isoformat())
+
+
+def _months_after(start: date, months: float) -> date:
+    """The same day so many whole months of the calendar later, or the last day of a shorter month."""
+    year, month = divmod(start.year * 12 + start.month - 1 + math.ceil(months - 1e-6), 12)
+    return date(year, month + 1, min(start.day, monthrange(year, month + 1)[1]))
 
 
 def _later(moment: Timestamp, months: float) -> Timestamp:
@@ -288,7 +300,7 @@ def _reason(reason: Json, feature: Feature, language: Language) -> NoticeReason:
     departed = departure(feature, value_raw, usual_raw)
     if departed is not None and "direction" in reason:  # answers of earlier releases lack it
         departed = reason["direction"] and Departure(reason["direction"])
-    known = departed is not None
+    directed = departed is not None
     if is_unadvised(feature, departed):  # by the words of the manifest, whatever the language
         departed = None
     feature = _in(feature, language)
@@ -296,14 +308,14 @@ def _reason(reason: Json, feature: Feature, language: Language) -> NoticeReason:
         text_of(feature, raw, language.phrases) for text_of, raw in ((value_text, value_raw), (usual_text, usual_raw))
     )
     # Two levels say nothing beside each other; numbers may read alike once they are rounded.
-    compared = known and value != usual and (feature.is_number or (departed is not None and len(feature.levels) > 2))
+    compared = directed and value != usual and (feature.is_number or len(feature.levels) > 2)
     text = reason_text(feature, value_raw, departed, language.phrases)
     return NoticeReason(
         code=reason["code"],
         text=text,
         value=value if compared and not text.endswith(value) else None,
         usual=usual if compared else None,
-        common=departed is None and bool(value) and value == usual,
+        mixed=bool(value) and value_raw not in feature.states_raw and not (directed or feature.reason.text),
     )
 
 
@@ -339,17 +351,20 @@ def _steps(one: Json) -> list[str]:
     return [change["feature"] for change in changes_in_order(one) if not change.get("by_time")]
 
 
+def _enough(one: Json) -> int | None:
+    """After how many steps today's model says yes; None where it takes all of them, or was not asked."""
+    steps = one.get("steps") or []
+    first = next((k for k, step in enumerate(steps, start=1) if step["favourable"]), len(steps))
+    return first if first < len(steps) else None
+
+
 def _time_text(answer: Json, months: float, valid_months: float, language: Language) -> str:
     """About how long a way takes, in days where whole weeks or months would end after the letter that it ends within.
 
     Months of the calendar are longer than those that the search counts in.
     """
     start, days = datetime.fromisoformat(answer["created_at"]).date(), math.ceil(months * DAYS_PER_MONTH - 1e-6)
-    if months < 2.0 and months != 1.0:
-        rounded = 7 * math.ceil(days / 7)
-    else:
-        year, month = divmod(start.year * 12 + start.month - 1 + math.ceil(months - 1e-6), 12)
-        rounded = (date(year, month + 1, min(start.day, monthrange(year, month + 1)[1])) - start).days
+    rounded = 7 * math.ceil(days / 7) if in_weeks(months) else (_months_after(start, months) - start).days
     if months <= valid_months and rounded > valid_months * DAYS_PER_MONTH:
         return days_text(days, language.phrases)
     return about_text(months, language.phrases)
@@ -363,7 +378,7 @@ def _way(
     current = one["validity"]["current"]
     months, points = one.get("takes_months", 0.0), current.get("points")
     accepted = {c["feature"]: _accepted(c["accepted"]) for c in one["changes"] if c.get("accepted")}
-    known = not _states(facts, one)
+    known, aged = not _states(facts, one), _ages(facts, one)
     return NoticeWay(
         number=number,
         steps=tuple(
@@ -376,7 +391,16 @@ def _way(
         time=None if months <= 0.0
         else language.takes.replace("{time}", _time_text(facts.answer, months, valid_months, language)),
         late=months > valid_months,
-        aged=_ages(facts, one),
+        tight=TIGHT * valid_months < months <= valid_months,
+        aged=aged,
+        counted=tuple(
+            change_text(
+                features[change["feature"]], features[change["feature"]].parse(change["from"]),
+                features[change["feature"]].parse(change["to"]), language.phrases, after_months=months,
+            )
+            for change in one["changes"] if change.get("by_time")
+        ),
+        enough=None if aged or not known else _enough(one),
         rating=None
         if current["probability"] is None or points is not None or not known
         else language.rating_text(current["probability"], digits),

@@ -34,15 +34,15 @@ class NoticeReason(AnswerPart):
     """A principal reason."""
 
     code: str | None
-    """Code of the reason in the letter's regime; null where it has none."""
+    """The lender's own code."""
     text: str
     """The reason as a sentence or phrase."""
     value: str | None
-    """The applicant's value; null where `text` says it, or where it has no order."""
+    """The applicant's value; null where `text` says it, or without `usual`."""
     usual: str | None
-    """What is usual among those whom the applicant is compared with; null where the value has no order."""
-    common: bool
-    """Whether the value is the usual one."""
+    """What is usual among the others; null where the value has no order."""
+    mixed: bool
+    """Whether the value is neither too high nor too low, but lowers the rating against the average of the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,14 @@ class NoticeWay(AnswerPart):
     """How long it takes; null where the model says nothing of it."""
     late: bool
     """Whether it takes longer than the letter is valid."""
+    tight: bool
+    """Whether it takes nearly as long as that."""
     aged: bool
-    """Whether time itself changes something in the application until then."""
+    """Whether time itself changes something until then."""
+    counted: tuple[str, ...]
+    """What that is, but for what no letter names."""
+    enough: int | None
+    """After how many steps today's model says yes; null where it takes all, or is not known."""
     rating: str | None
     """The model's rating then; null where it has points, or a value is not known yet."""
     points: str | None
@@ -80,7 +86,7 @@ class Notice(AnswerPart):
     regime: str
     """Which of the lender's letters."""
     missing: tuple[str, ...]
-    """Settings and words of the manifest that it lacks; it is a draft then."""
+    """Settings and words that it lacks; it is a draft then."""
     date: str
     """Of the answer."""
     created_at: Timestamp
@@ -96,7 +102,7 @@ class Notice(AnswerPart):
     applied_on: str | None
     """Date of the application."""
     asked: tuple[str, ...]
-    """What was applied for: the amount and other terms, a line each."""
+    """Terms that were applied for, a line each."""
     refused: bool
     """Whether the model refuses the application."""
     accepted: bool
@@ -104,7 +110,7 @@ class Notice(AnswerPart):
     unseen: bool
     """Whether values are unlike all in the records of the model."""
     precluded: bool
-    """Whether it is proven that the model refuses every record that the applicant could reach."""
+    """Whether the model is proven to refuse every record within reach."""
     accepts_some: bool
     """Whether today's model accepts a change, but none that lasts as the request asks."""
     limited: bool
@@ -112,13 +118,13 @@ class Notice(AnswerPart):
     left_out: tuple[str, ...]
     """What it rules out."""
     reach_until: str | None
-    """Date by which a change had to be possible; null where the model says nothing of time."""
+    """By when a change had to be possible; null where none takes time."""
     rating: str | None
-    """The model's probability of the favourable outcome, as a number from 0 to 100."""
+    """How the model rates the application, from 0 to 100."""
     least_rating: str | None
     """Least rating that it accepts."""
     points: str | None
-    """The model's points today; null for a model that gives none."""
+    """Its points today; null for a model without."""
     least_points: str | None
     """The fewest points that it accepts; null also where fewer are better."""
     most_points: str | None
@@ -126,9 +132,9 @@ class Notice(AnswerPart):
     reasons: tuple[NoticeReason, ...]
     """The principal reasons, the most important one first."""
     compared_with: str | None
-    """Whom the reasons compare the applicant with; null where there are none."""
+    """Whom the reasons compare the applicant with."""
     unnamed: str | None
-    """Share of what lowered the score that no letter names; null where each reason has more."""
+    """Share of what lowered the score that no letter names; null where it is small."""
     reported: tuple[str, ...]
     """What the bureau reported, where the letter states it."""
     unreported: tuple[str, ...]
@@ -137,8 +143,6 @@ class Notice(AnswerPart):
     """What the applicant can change, a way each, in at most five steps."""
     offer: tuple[str, ...]
     """Other terms that today's model accepts, a line each."""
-    offer_too_small: bool
-    """Whether an offer below `RECOURSE_NOTICE_OFFER_SHARE` is left out."""
     ways_last: bool
     """Whether each way is likelier to last than the offer."""
     long_left_out: bool
@@ -148,7 +152,7 @@ class Notice(AnswerPart):
     tried: int | None
     """Future models behind the shares in promises."""
     valid_until: str
-    """Date until which the answer is to hold; earlier than it expires where a backtest says so."""
+    """Until when the answer is to hold; earlier than it expires where a backtest says so."""
 
 
 def _names(record: Any) -> set[str]:

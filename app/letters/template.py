@@ -77,8 +77,29 @@ def _used(
 ) -> Iterator[str]:
     """The names, and fields of the lender, in a file and in those that it extends or includes.
 
-    The files are checked on the way.
+    The files are checked on the way. What one of them sets, all of them may name.
     """
+    trees = dict(_read(environment, files, name))
+    known = {"loop", "super"}
+    for tree in trees.values():
+        known |= {node.name for node in tree.find_all(nodes.Name) if node.ctx != "load"}
+        known |= {macro.name for macro in tree.find_all(nodes.Macro)}
+    for file, tree in trees.items():
+        parts = [node for node in tree.find_all(nodes.Getattr) if not _is(node.node, "loop")]
+        said = {(node.name, node.lineno) for node in tree.find_all(nodes.Name)} | {
+            (node.attr, node.lineno) for node in parts
+        }
+        for word, line in sorted(said, key=lambda one: one[1]):
+            if word not in names and word not in known:
+                raise TemplateFaulty(f"{file}: line {line} names {word}; there are {', '.join(sorted(names))}.")
+        yield from (node.name for node in tree.find_all(nodes.Name))
+        yield from (node.attr for node in parts if _is(node.node, "lender"))
+
+
+def _read(
+    environment: ImmutableSandboxedEnvironment, files: Mapping[str, str], name: str
+) -> Iterator[tuple[str, nodes.Template]]:
+    """A file and those that it extends or includes, by name."""
     if name not in files:
         raise TemplateFaulty(f"There is no file {name}, which a letter extends or includes.")
     if former := FORMER.search(files[name]):
@@ -91,19 +112,9 @@ def _used(
         tree = environment.parse(files[name], filename=name)
     except TemplateSyntaxError as error:
         raise TemplateFaulty(f"{name}: line {error.lineno}: {error.message}") from error
-    own = {node.name for node in tree.find_all(nodes.Name) if node.ctx == "store"} | {"loop", "super"}
-    own |= {macro.name for macro in tree.find_all(nodes.Macro)}
-    parts = [node for node in tree.find_all(nodes.Getattr) if not _is(node.node, "loop")]
-    said = {(node.name, node.lineno) for node in tree.find_all(nodes.Name)} | {
-        (node.attr, node.lineno) for node in parts
-    }
-    for word, line in sorted(said, key=lambda one: one[1]):
-        if word not in names and word not in own:
-            raise TemplateFaulty(f"{name}: line {line} names {word}; there are {', '.join(sorted(names))}.")
-    yield from (node.name for node in tree.find_all(nodes.Name))
-    yield from (node.attr for node in parts if _is(node.node, "lender"))
+    yield name, tree
     for other in meta.find_referenced_templates(tree):
-        yield from _used(environment, files, str(other), names)
+        yield from _read(environment, files, str(other))
 
 
 def _is(node: nodes.Node, name: str) -> bool:

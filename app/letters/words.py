@@ -8,10 +8,12 @@ from app.letters.language import Language
 from app.letters.letter import Facts
 from app.letters.notice import Notice
 from app.recourse.actions.sentences import level_text, title_text
-from app.recourse.features import Change, Feature, FeatureType, RawValue
+from app.recourse.features import Change, Feature, RawValue
 
-CODE = re.compile(r"[A-Z]{0,4}[-_ ]?\d+(\.0)?")
-"""A level that nobody reads as a word, such as A43; a number alone is one where levels have no order."""
+CODE = re.compile(r"([A-Z]{0,4}|[a-z])[-_ ]?\d+(\.0)?")
+"""A level that nobody reads as a word, such as A43 or c1; a number alone says nothing of what it stands for."""
+NAME = re.compile(r"[A-Z][A-Z0-9_]+|[A-Za-z]{1,4}_?\d+")
+"""The name of a column that nobody reads as a word, such as WKHP or x1."""
 UNEXPLAINED = re.compile(r"code -?\d+(\.\d+)?")
 """What a draft calls a special number that nobody has explained yet."""
 
@@ -61,6 +63,7 @@ class Spoken:
                 found.setdefault(key, []).append(text)
 
         for one, level in pairs:
+            note(f"label of {one.name}", _unlabelled(one, language))
             note(f"level_names of {one.name}", _codes(one, level, language))
         if language.tag != "en" and (language.tag != self.default or language.tag in self._tags()):
             for one, level in pairs:
@@ -130,6 +133,13 @@ def _stated(facts: Facts) -> Iterator[tuple[Feature, RawValue]]:
             yield features[change["feature"]], way["applicant"][change["feature"]]
 
 
+def _unlabelled(feature: Feature, language: Language) -> Iterator[str]:
+    """What a letter would call a feature that has no label, where its name is no word."""
+    words = feature.words.get(language.tag)
+    if NAME.fullmatch(feature.name) and not (feature.label or (words and words.label)):
+        yield title_text(feature)
+
+
 def _codes(feature: Feature, value: RawValue, language: Language) -> Iterator[str]:
     """What a letter would say of a value that is a code without a name."""
     if value is None or isinstance(value, bool):
@@ -141,8 +151,7 @@ def _codes(feature: Feature, value: RawValue, language: Language) -> Iterator[st
         return
     level = str(value)
     named = feature.level_key(value) in {**feature.level_names, **_levels(feature, language)}
-    counted = feature.type is FeatureType.ORDINAL and level.replace(".", "").isdigit()
-    if CODE.fullmatch(level) and not named and not counted:
+    if CODE.fullmatch(level) and not named:
         yield level
 
 

@@ -28,6 +28,8 @@ class PromisePhrases(InputPart):
     """For future models that vary as models of today's records do."""
     few: str = "Even if applicants stay as they are, count on no more than {n} in 100 {models} to accept this."
     """Where fewer than half can be promised, and more than half may accept."""
+    minority: str | None = None
+    """The same where fewer than half of those that were tried accept; else `few` or `unknown`."""
     at_most: str = "Even if applicants stay as they are, at most {n} in 100 {models} accept this."
     """Where most models refuse."""
     unknown: str = "Even if applicants stay as they are, how many {models} accept this is not known."
@@ -65,6 +67,7 @@ class PromisePhrases(InputPart):
             "failed": "5 in 100 new records are of people who followed such advice and failed",
             "low": "applicants get like the half of yours with the lowest {column}",
             "high": "applicants get like the half of yours with the highest {column}",
+            "unnamed": "applicants get like the half of yours that differs most in a feature that is not named",
         }
     )
     change: Mapping[str, str] = field(
@@ -76,6 +79,7 @@ class PromisePhrases(InputPart):
             "failed": "people who follow such advice fail",
             "low": "low values of {column} get more frequent",
             "high": "high values of {column} get more frequent",
+            "unnamed": "applicants change in a feature that is not named",
         }
     )
     models: Mapping[str, str] = field(
@@ -102,19 +106,21 @@ SPECIAL = {
 
 
 def promise_text(
-    future: Mapping[str, Any], phrases: PromisePhrases = ENGLISH, labels: Mapping[str, str] | None = None
+    future: Mapping[str, Any], phrases: PromisePhrases = ENGLISH, labels: Mapping[str, str | None] | None = None
 ) -> str:
     """Sentences that say how many of 100 future models accept one record, and under which condition.
 
     Parameters
     ----------
     future : the object ``validity.future`` of an answer; fields that earlier releases lack may be absent
-    labels : by column name, its label in the language of `phrases`
+    labels : by column name, its label in the language of `phrases`; None for a column that no sentence may name
     """
     return " ".join(promise_sentences(future, phrases, labels or {}))
 
 
-def promise_sentences(future: Mapping[str, Any], phrases: PromisePhrases, labels: Mapping[str, str]) -> tuple[str, ...]:
+def promise_sentences(
+    future: Mapping[str, Any], phrases: PromisePhrases, labels: Mapping[str, str | None]
+) -> tuple[str, ...]:
     """The text of `promise_text` in its parts: what is promised, how far it holds, what was kept before."""
     said = [_first(future, phrases)]
     if not future.get("measured") and _least(future["interval"]) >= HALF:
@@ -159,6 +165,8 @@ def _first(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
     words = {"n": least, "models": _models(future, phrases)}
     if most < HALF:
         return _filled(phrases.at_most, words | {"n": most})
+    if least < HALF and phrases.minority and future["probability"] < HALF / 100:
+        return _filled(phrases.minority, words)
     if least == 0:
         return _filled(phrases.unknown, words)
     if least < HALF:
@@ -166,15 +174,16 @@ def _first(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
     return _filled(phrases.same if future.get("records") == "same" else phrases.stay, words)
 
 
-def _how_far(stressed: Mapping[str, Any] | None, phrases: PromisePhrases, labels: Mapping[str, str]) -> str:
+def _how_far(stressed: Mapping[str, Any] | None, phrases: PromisePhrases, labels: Mapping[str, str | None]) -> str:
     """Up to which change of applicants it holds; how likely that is, is not known."""
     if stressed is None or "holds_up_to" not in stressed:  # earlier releases had one stress, and no strengths
         return ""
     column, direction, limit = stressed["column"], stressed["direction"], stressed["holds_up_to"]
-    kind = SPECIAL.get((column, direction), {"down": "low", "up": "high"}[direction])
+    label = labels.get(column, column.replace("_", " "))
+    kind = SPECIAL.get((column, direction), {"down": "low", "up": "high"}[direction] if label else "unnamed")
     tried = stressed["models"]
     accepting = {"yes": round(stressed["lowest"] * tried), "tried": tried}
-    words = accepting | {"column": labels.get(column, column.replace("_", " "))}
+    words = accepting | {"column": label}
     if limit is not None and limit >= stressed["curve"][-1]["strength"]:
         return _filled(phrases.holds, words | {"far": _filled({**ENGLISH.far, **phrases.far}[kind], words)})
     sentence = phrases.holds_not if limit is None else phrases.holds_partly

@@ -14,12 +14,14 @@ GERMAN: dict[str, Words] = {
     "monthly_debt": Words(
         label="Monatliche Raten für andere Schulden",
         sentence=Sentence(
-            decrease="Ihre monatlichen Raten für Schulden, die dieser Kredit nicht ablöst, von {from} auf {to} senken"
+            decrease="Andere Schulden abbezahlen, sodass die Raten dafür im Monat {to} statt {from} betragen"
         ),
     ),
     "card_utilisation": Words(
         label="Ausschöpfung von Karten- und Dispolimits",
-        sentence=Sentence(decrease="Ihre Karten- und Dispolimits weniger ausschöpfen: zu {to} statt zu {from}"),
+        sentence=Sentence(
+            decrease="Karten- und Dispokredite zurückzahlen, bis noch {to} statt {from} der Limits ausgeschöpft sind"
+        ),
     ),
     "late_payments": Words(
         label="Verspätete Zahlungen in den letzten 24 Monaten",
@@ -101,10 +103,8 @@ REASONS: dict[str, ReasonWords] = {
 
 SENTENCES: dict[str, Sentence] = {
     "monthly_income": Sentence(increase="Raise your net monthly income from {from} to {to}"),
-    "monthly_debt": Sentence(
-        decrease="Bring your monthly payments on debts that this loan does not replace down from {from} to {to}"
-    ),
-    "card_utilisation": Sentence(decrease="Use less of your card and overdraft limits: {to} of them instead of {from}"),
+    "monthly_debt": Sentence(decrease="Pay off other debts, so that they take {to} a month instead of {from}"),
+    "card_utilisation": Sentence(decrease="Pay down cards and overdrafts to {to} of their limits, from {from}"),
     "amount": Sentence(decrease="Ask for a smaller loan: {to} instead of {from}"),
     "term": Sentence(any="Repay over {to} instead of {from}"),
     "employment": Sentence(increase="Stay in your current job: {to} instead of {from}"),

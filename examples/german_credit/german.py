@@ -12,6 +12,7 @@ import numpy as np
 
 from app.recourse.features import (
     Advice,
+    Better,
     Change,
     Feature,
     FeatureSpace,
@@ -26,7 +27,14 @@ from app.recourse.features import (
 
 
 def _number(
-    name: str, label: str, low: int, high: int, unit: str | None = None, change: Change = Change.ANY
+    name: str,
+    label: str,
+    low: int,
+    high: int,
+    unit: str | None = None,
+    change: Change = Change.ANY,
+    *,
+    reason: tuple[ReasonWords, ReasonWords] = (ReasonWords(), ReasonWords()),
 ) -> Feature:
     return Feature(
         name=name,
@@ -37,9 +45,8 @@ def _number(
         max=high,
         step=1,
         change=change,
-        words={
-            "de": Words(label=GERMAN[name], unit="Monate" if unit == "months" else "Jahre" if unit == "years" else unit)
-        },
+        reason=reason[0],
+        words={"de": Words(label=GERMAN[name], unit=GERMAN_UNITS.get(unit or "", unit), reason=reason[1])},
     )
 
 
@@ -137,6 +144,8 @@ CODES: dict[str, dict[str, str]] = {
 }
 """What each code means, in the order of the codes. A47 (vacation) does not occur in the data."""
 
+GERMAN_UNITS = {"months": "Monate", "years": "Jahre"}
+
 GERMAN: dict[str, str] = {
     "status": "Girokonto", "duration": "Laufzeit", "credit_history": "Frühere Kredite", "purpose": "Verwendungszweck",
     "amount": "Kreditbetrag", "savings": "Ersparnisse", "employment_duration": "Zeit im jetzigen Arbeitsverhältnis",
@@ -172,7 +181,17 @@ GERMAN_LEVELS: dict[str, tuple[str, ...]] = {
 
 ALL = (
     _codes("status", "Checking account"),
-    _number("duration", "Duration", 4, 72, "months"),
+    _number(
+        "duration",
+        "Repayment term",
+        4,
+        72,
+        "months",
+        reason=(
+            ReasonWords(too_high="Repayment term too long", too_low="Repayment term too short"),
+            ReasonWords(too_high="Laufzeit zu lang", too_low="Laufzeit zu kurz"),
+        ),
+    ),
     _codes("credit_history", "Credit history"),
     _codes("purpose", "Purpose"),
     _number("amount", "Credit amount", 250, 20000, "DM"),
@@ -213,26 +232,25 @@ ADVISED = {
 """Categories that a lender would advise; the data call "no checking account" and "none" the best."""
 
 
+TERMS = {"amount": 200, "duration": 3}
+"""What the lender sets, with the least change worth advising; each changes by half at most, as nobody is helped by a
+tenth of a loan or can repay six times as much a month."""
+
 TAKES = {"status": 1, "savings": 3, "other_installment_plans": 3}
 """Months of a change."""
-
-HALF = MaxChange(relative=0.5)
-"""Nobody who needs a loan is helped by a tenth of it."""
 
 SENTENCES: dict[str, tuple[Sentence, Sentence]] = {
     "status": (
         Sentence(to={"A12": "Have 0 DM or more in your checking account",
-                     "A13": "Have 200 DM or more in your checking account, or show that your salary has "
-                            "been paid into it for a year"}),
+                     "A13": "Have 200 DM or more in your checking account"}),
         Sentence(to={"A12": "0 DM oder mehr auf dem Girokonto haben",
-                     "A13": "200 DM oder mehr auf dem Girokonto haben oder nachweisen, dass Ihr Gehalt dort "
-                            "seit einem Jahr eingeht"}),
+                     "A13": "200 DM oder mehr auf dem Girokonto haben"}),
     ),
     "duration": (Sentence(any="Repay over {to} instead of {from}"),
                  Sentence(any="Über {to} statt über {from} zurückzahlen")),
     "amount": (Sentence(decrease="Ask for a smaller loan: {to} instead of {from}"),
                Sentence(decrease="Einen kleineren Kredit beantragen: {to} statt {from}")),
-    "savings": (Sentence(any="Have savings of {to}"), Sentence(any="Ersparnisse haben: {to}")),
+    "savings": (Sentence(any="Have savings of {to}"), Sentence(any="{to} angespart haben")),
     "other_debtors": (Sentence(to={"A102": "Find a co-applicant", "A103": "Find a guarantor"}),
                       Sentence(to={"A102": "Gemeinsam mit jemandem beantragen", "A103": "Jemanden finden, der bürgt"})),
     "other_installment_plans": (Sentence(to={"A143": "Pay off your other instalment plans"}),
@@ -252,7 +270,9 @@ def for_applicants(space: FeatureSpace) -> FeatureSpace:
         english, german = SENTENCES.get(feature.name, (Sentence(), Sentence()))
         return replace(
             feature, advice=Advice(categories=ADVISED.get(feature.name)), sentence=english,
-            takes=Takes(months=TAKES.get(feature.name, 0)), max_change=HALF if feature.name == "amount" else None,
+            takes=Takes(months=TAKES.get(feature.name, 0)),
+            terms=feature.name in TERMS, better=Better.MORE if feature.name == "amount" else None,
+            max_change=MaxChange(relative=0.5) if feature.name in TERMS else None, least_change=TERMS.get(feature.name),
             words={"de": replace(feature.words["de"], sentence=german)},
         )  # fmt: skip
 

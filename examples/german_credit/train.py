@@ -23,6 +23,8 @@ EPOCHS = {"all": 15, "four": 60}
 """Sixty-one columns overfit soon; on seven the network at first accepts nearly everyone."""
 IDS = {"all": "german-credit", "four": "german-credit-four"}
 THRESHOLD = 0.5
+REPORTED = ("credit_history", "other_installment_plans")
+"""Features that a lender has from a credit bureau."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +82,7 @@ def write(trained: Trained, output: Path, features: str = "all", version: str = 
             f"other {len(trained.test_raw)} its accuracy is {trained.test_accuracy:.2f} and its AUC "
             f"{trained.test_auc:.2f}.",
             "encoding": {"spread": "encoding"},  # distances as in the papers
+            "consumer_report": [name for name in REPORTED if name in trained.space.names],
         },
         space=german.for_applicants(trained.space),
         network=trained.network,

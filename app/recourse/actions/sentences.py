@@ -20,6 +20,9 @@ SIGNIFICANT_DIGITS = 6
 MOST_PLACES = 15
 """Numbers with more digits before the point, or zeros after it, are written with an exponent."""
 
+WEEKS_BELOW = 6.0
+"""Months from which on weeks are too fine."""
+
 MONTHS_DIGITS = 4
 """Digits after the point of months in answers."""
 
@@ -186,9 +189,14 @@ def months_text(months: float, phrases: Phrases = ENGLISH, *, down: bool = False
     return fill(phrases.month if rounded == 1.0 else phrases.months, {"to": number})
 
 
+def in_weeks(months: float) -> bool:
+    """Whether weeks say a number of months better than whole months: of less than half a year, unless it is whole."""
+    return months < WEEKS_BELOW and months % 1.0 != 0.0
+
+
 def about_text(months: float, phrases: Phrases = ENGLISH) -> str:
-    """A number of months in words, rounded up: to whole weeks below two months, else to whole months."""
-    if months < 2.0 and months != 1.0:
+    """A number of months in words, rounded up: to whole months, or to whole weeks where months are too coarse."""
+    if in_weeks(months):
         weeks = math.ceil(months * DAYS_PER_MONTH / 7.0 - 1e-6)
         return fill(phrases.week if weeks == 1 else phrases.weeks, {"to": str(weeks)})
     return months_text(float(math.ceil(months - 1e-6)), phrases)
