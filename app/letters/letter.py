@@ -30,6 +30,9 @@ from app.store.timestamps import timestamp
 MOST_STEPS = 5
 """Steps of a way in a letter; nobody takes more at the same time."""
 
+UNNAMED = 0.1
+"""Share of what counted from which on a letter says that it leaves something out."""
+
 TIGHT = 0.8
 """Share of a letter's validity; a way that takes more has to be begun at once."""
 
@@ -288,9 +291,9 @@ def _reasons(reasons: Sequence[Json], features: Mapping[str, Feature], language:
 
 
 def _unnamed(reasons: Json, language: Language) -> str | None:
-    """The share of features that are never named, where it is no smaller than that of each reason."""
+    """The share of features that are never named, where it is a tenth or no smaller than that of each reason."""
     share = reasons.get("protected_share") or 0.0  # answers of earlier releases lack it
-    counts = reasons["reasons"] and share >= min(one.get("share", 1.0) for one in reasons["reasons"])
+    counts = reasons["reasons"] and share >= min(UNNAMED, *(one.get("share", 1.0) for one in reasons["reasons"]))
     return language.percent_text(share) if counts and share else None
 
 

@@ -52,8 +52,10 @@ class PromisePhrases(InputPart):
         "If the model is trained again on the same records, at least {n} in 100 {models} accept at least one of these "
         "{ways} ways, and at least {all} accept all of them."
     )
-    holds: str = "It also holds if {far}: {yes} of {tried} such models accept this; other changes may break it."
-    """``{far}`` is one of `far`: the change that was tried, at full strength, which the fewest models withstand."""
+    holds: str = (
+        "It also holds if, bit by bit, {far}: {yes} of {tried} such models accept this; other changes may break it."
+    )
+    """``{far}`` is one of `far`: the change, at full strength, that fewest models of all its strengths withstand."""
     holds_partly: str = "If {change}, it holds only up to a point: at worst, {yes} of {tried} such models accept this."
     """``{change}`` is one of `change`."""
     holds_not: str = "If {change}, it may not hold: at worst, {yes} of {tried} such models accept this."

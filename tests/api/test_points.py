@@ -117,7 +117,7 @@ def test_letters_state_points(client: httpx.Client, name: str, words: str) -> No
         f"The model gives your application {by_hand(applicant):.1f} points; it accepts those with 391.5 points {words}."
     )
     assert now in letter
-    assert f"With that, the model gives your application {then:.1f} points." in letter
+    assert f"The model then gives your application {then:.1f} points." in letter
     assert "rates" not in letter
 
 

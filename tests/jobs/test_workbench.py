@@ -105,7 +105,9 @@ def test_many_applicants_are_answered_and_their_results_taken_away(workbench: Op
 def test_promises_are_checked_against_versions_of_the_chosen_model(workbench: Open) -> None:
     page = workbench()
     for model in ("odd", "loan"):
+        page.click(".tabs >> text=One applicant")
         choose(page, model)
+        page.click(".tabs >> text=Cases")
         page.wait_for_selector(f"#candidate option[value='{model}@1']", state="attached")
         offered = page.locator("#candidate option").evaluate_all("options => options.map(({ value }) => value)")
         assert {value.split("@")[0] for value in offered} == {model}

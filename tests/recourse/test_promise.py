@@ -14,6 +14,7 @@ LANGUAGES = {"page": ENGLISH} | {
     tag: language.promise for tag, language in Templates.read("general", None, "en").languages.items()
 }
 SHARE = re.compile(r"(in|of|von) 100\b[^.`;]*\b(models?|Modell\w*)\b[^.`;]*\b(accept|say|do|nehmen)\b[^.]*")
+HOLDS = "It also holds if, bit by bit,"
 OTHERS = "11 of 12 such models accept this; other changes may break it."
 AT_WORST = "at worst, 11 of 12 such models accept this."
 CONDITION = re.compile(r"\b(if|wenn|whether)\b", re.IGNORECASE)
@@ -59,12 +60,12 @@ def test_where_nothing_can_be_promised_no_share_is() -> None:
 @pytest.mark.parametrize(
     ("column", "limit", "said"),
     [
-        ("@score", 1.0, f"It also holds if applicants get as weak as the weaker half of yours: {OTHERS}"),
+        ("@score", 1.0, f"{HOLDS} applicants get as weak as the weaker half of yours: {OTHERS}"),
         ("@score", 0.5, f"If applicants get weaker, it holds only up to a point: {AT_WORST}"),
         ("@score", None, f"If applicants get weaker, it may not hold: {AT_WORST}"),
-        ("@label", 1.0, f"It also holds if the odds of a good outcome halve: {OTHERS}"),
+        ("@label", 1.0, f"{HOLDS} the odds of a good outcome halve: {OTHERS}"),
         ("@answers", None, f"If people who follow such advice fail, it may not hold: {AT_WORST}"),
-        ("income", 1.0, f"It also holds if applicants get like the half of yours with the lowest income: {OTHERS}"),
+        ("income", 1.0, f"{HOLDS} applicants get like the half of yours with the lowest income: {OTHERS}"),
         ("income", None, f"If low values of income get more frequent, it may not hold: {AT_WORST}"),
     ],
 )

@@ -94,6 +94,18 @@ def test_rounding_for_the_eye_never_hides_a_change() -> None:
     assert sentence(feature, 2.34, 2.3) == "Reduce the rate from 2.34 to 2.3."
 
 
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(99.5, "99.5%"), (99.97, "99.97%"), (100.0, "100%"), (0.4, "0.4%"), (0.0, "0%"), (82.6, "83%")],
+)
+def test_a_share_is_rounded_neither_to_all_nor_to_nothing(number: float, said: str) -> None:
+    feature = Feature(name="limits in use", type=CONTINUOUS, unit="%", decimals=0)
+    assert (
+        sentence(feature, 50.0, number)
+        == f"{'Increase' if number > 50.0 else 'Reduce'} the limits in use from 50% to {said}."
+    )
+
+
 def test_lists_only_what_differs_in_schema_order_with_exact_values() -> None:
     features = [
         Feature(name="a", type=CONTINUOUS),

@@ -16,12 +16,16 @@ const HEADS = ["Case", "Answer", "Model", "Given", "Valid until", "At the last c
 
 const NONE = "No answers are stored yet. Below each answer you can store it.";
 
+/** Whether somebody searches; a search that fills the view at its opening does not take its place. */
+let searching = false;
+
 /** Show the view: what is stored, and the versions to check it against. */
-export const showStored = () => (offerVersions(), findStored());
+export const showStored = () => (offerVersions(), searching || findStored());
 
 /** Show the newest stored answers that fit the filters. @param asked whether a single one with the reference opens */
 export async function findStored(asked = false) {
   listing.abort();
+  searching = asked;
   const { signal } = (listing = new AbortController());
   offerModels();
   const query = filters();
@@ -47,6 +51,8 @@ export async function findStored(asked = false) {
     if (asked && $("reference").value.trim() && page.recourse.length === 1) openCase(page.recourse[0].id);
   } catch (problem) {
     if (!isAborted(problem)) fill("listed", problemNote(problem));
+  } finally {
+    if (!signal.aborted) searching = false;
   }
 }
 
