@@ -29,6 +29,7 @@ from benchmarks.lenders import (
     boosting,
     leafwise,
     lender,
+    noisy_records,
     registered,
 )
 from benchmarks.tables import show
@@ -63,6 +64,7 @@ def reliability() -> None:
             if len(data.rows_raw) > 10 * data.training:
                 for family in FAMILIES:
                     yield from _reliability(data, family, others=True)
+        yield from _reliability(noisy_records(), "boosting", others=True)
 
     show("Future models: told against true", head, rows())
 

@@ -219,6 +219,25 @@ def acs_records() -> Records | None:
     )
 
 
+def noisy_records() -> Records:
+    """Made loans whose outcomes hardly depend on what is known of people; a lender trains on few of them."""
+    rng, n = np.random.default_rng(0), 30_000
+    income, amount = rng.integers(20, 80, n) * 100.0, rng.integers(10, 300, n) * 100.0
+    months, savings = rng.integers(0, 200, n).astype(float), rng.integers(0, 4, n).astype(float)
+    chance = 1.0 / (1.0 + np.exp(-((income - 5_000) / 2_200 - (amount - 15_000) / 9_500 + 0.3 * (savings - 1.5))))
+    number: dict[str, Any] = {"type": FeatureType.INTEGER, "step": 100, "min": 0}
+    features = (
+        Feature(name="income", change=Change.INCREASE, **number),
+        Feature(name="amount", change=Change.DECREASE, **number),
+        Feature(name="months", change=Change.NONE, type=FeatureType.INTEGER),
+        Feature(name="savings", change=Change.INCREASE, type=FeatureType.ORDINAL, categories=("a", "b", "c", "d")),
+    )
+    return Records(
+        name="noisy loans", features=features, rows_raw=np.column_stack([income, amount, months, savings]),
+        labels=(rng.random(n) < chance).astype(int), training=1_500,
+    )  # fmt: skip
+
+
 RECORDS: dict[str, Callable[[], Records | None]] = {
     "german": german_records,
     "student": student_records,
@@ -226,7 +245,7 @@ RECORDS: dict[str, Callable[[], Records | None]] = {
 }
 """Data sets by name; None where the files are not here."""
 
-EPOCHS = {"german": 60, "student": 60, "acs": 30}
+EPOCHS = {"german": 60, "student": 60, "acs": 30, "noisy": 30}
 
 
 def like_later(X: np.ndarray, y: np.ndarray, now: np.ndarray, later: np.ndarray) -> np.ndarray:
