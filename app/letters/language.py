@@ -36,7 +36,8 @@ class Language(InputPart):
     unchanged: str = "{to} (as in your application)"
     """A term that stays as it was applied for."""
     depends: str = (
-        "How the model then rates your application, and whether a new version accepts it, depends on that value."
+        "The yes holds for such a value only. How the model then rates your application, and whether a new version "
+        "accepts it, depends on the value."
     )
     """Of a way on which the applicant states a value."""
     at_once: str = "more than {n} at the same time"
