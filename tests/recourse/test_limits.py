@@ -347,15 +347,13 @@ def test_values_beyond_the_reference_are_answered_with_a_warning_that_names_noth
     )
 
 
-@pytest.mark.parametrize(
-    ("value", "ends"), [(100.0, "0% to 99.9%"), (99.95, "0% to 99.9%"), (101.0, "0% to 100%"), (0.1, "0.2% to 100%")]
-)
-def test_rounding_does_not_put_a_value_beyond_the_reference_inside_it(value: float, ends: str) -> None:
+@pytest.mark.parametrize("value", [100.0, 99.95, 101.0, 0.1])
+def test_rounding_does_not_put_a_value_beyond_the_reference_inside_it(value: float) -> None:
     """The records go from 0.2 to 99.9."""
     feature = Feature(name="utilisation", type=FeatureType.CONTINUOUS, unit="%", decimals=0)
     rows_raw = np.linspace(0.2, 99.9, 50)[:, None]
     problem, _ = ask(FeatureSpace([replace(feature, center=0.0, scale=1.0, spread=1.0)]), lambda X: X[:, 0], [50.0],
                      rows_raw=rows_raw)  # fmt: skip
     assert problem.reference.unseen(np.array([value])) == [
-        f"The value of the utilisation lies outside what the reference records show: {ends}."
+        "The value of the utilisation lies outside what the reference records show: 0.2% to 99.9%."
     ]
