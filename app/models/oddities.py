@@ -225,11 +225,12 @@ def _left_behind(reference: Reference, found: Sequence[Asked]) -> Iterator[str]:
     for changing, others in staying.items():
         if answers := sum(not one.moved.keys().isdisjoint(changing) for one in found):
             follow, stay = ("follows", "stays") if len(others) == 1 else ("follow", "stay")
+            left, causes = " and ".join(others), " and ".join(changing)
             yield (
-                f"In {answers} of {len(found)} answers {' or '.join(changing)} changes and {' and '.join(others)} "
-                f"{stay}, though in the records {' and '.join(others)} {follow} from {' and '.join(changing)} and "
-                f"others, within {max(0.001, *others.values()):.1%} of the variance: derived, a formula for one of "
-                f"them, or change: none for {' and '.join(changing)} keeps an answer to records that exist"
+                f"In {answers} of {len(found)} answers {' or '.join(changing)} changes and {left} {stay}, though in "
+                f"the records {left} {follow} from {causes} and others, within {max(0.001, *others.values()):.1%} of "
+                f"the variance: derived, a formula for one of them, or change: none for {causes} keeps an answer to "
+                "records that exist"
             )
 
 

@@ -270,15 +270,15 @@ def _decimal(number_raw: float) -> Decimal:
 
 
 def _rounded(feature: Feature, number_raw: float) -> Decimal:
-    number, found = _decimal(number_raw), _to_its_digits(feature, number_raw)
+    number = _decimal(number_raw)
+    found = _to_its_digits(feature, number)
     # 99.5% is not all, and 0.4% not nothing.
     if feature.unit == "%" and found in (0, 100) and found != number:
         return next(finer for digits in count(1) if (finer := round(number, digits)) != found)
     return found
 
 
-def _to_its_digits(feature: Feature, number_raw: float) -> Decimal:
-    number = _decimal(number_raw)
+def _to_its_digits(feature: Feature, number: Decimal) -> Decimal:
     if number.adjusted() >= MOST_PLACES:
         return number
     if feature.type is FeatureType.INTEGER:

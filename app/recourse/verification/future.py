@@ -291,6 +291,8 @@ class _Committee:
         rows_raw = rows_raw[cost(rows_raw) > cost(reached.row_raw[None])]
         if len(rows_raw):
             rows_raw = rows_raw[search.accepts(rows_raw)]
+        if not len(rows_raw):
+            return
         rows_raw = rows_raw[cost(rows_raw).argsort(kind="stable")[:DEARER]]
         accepted = stress.accepted(self.stressed.scores(np.concatenate([reached.row_raw[None], rows_raw])))[:, :, -1]
         wanted = stress.counted[-1] if (accepted[0] >= self.needed).all() else self.needed
