@@ -153,7 +153,7 @@ def test_with_a_key_the_letter_prints_here_and_the_case_file_is_downloaded(workb
     page.click("#case-body >> text=Letter")
     page.wait_for_function("() => document.querySelector('#letter-text').textContent.length > 100")
     page.click("#letter-print")
-    assert page.evaluate("() => window.printed") == 1
+    page.wait_for_function("() => window.printed === 1")
     page.emulate_media(media="print")
     assert not page.is_visible("#letter-form")
     assert page.is_visible("#letter-text")
