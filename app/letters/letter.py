@@ -92,7 +92,7 @@ def notice_of(
     valid_months, valid_until = _validity(answer)
     digits = digits_apart(facts.threshold, _probabilities(answer))
     found = [one for one in answer["counterfactuals"] if len(_steps(one)) <= MOST_STEPS]
-    promises = [_promise(facts, one, features, language) for one in found]
+    promises = [_promise(facts, one["validity"], features, language, states=_states(facts, one)) for one in found]
     # What is said first of all of them, and so the smallest number.
     same = takewhile(lambda said: len(set(said)) == 1, zip(*promises, strict=False))
     alike = [said[0] for said in same] if len(promises) > 1 else []
@@ -141,10 +141,10 @@ def notice_of(
         unreported=tuple(title_text(features[name]) for name in unknown),
         ways=ways,
         offer=offer,
-        ways_last=bool(offer) and all(_lasts(one, answer["offer"]) for one in found),
+        offer_promise=" ".join(_promise(facts, answer["offer"], features, language)) or None if offer else None,
         long_left_out=left_out,
         alike=" ".join(alike) or None,
-        tried=_tried(facts, found),
+        tried=_tried(facts, found, answer["offer"] if offer else {}),
         valid_until=language.date_text(valid_until),
     )
 
@@ -165,10 +165,15 @@ def _lines(
         yield fill(said, {"name": title_text(feature), "Name": title_text(feature), "to": text})
 
 
-def _promise(facts: Facts, one: Json, features: Mapping[str, Feature], language: Language) -> tuple[str, ...]:
-    """The sentences about future models on one way; one that says that they depend on a value not known yet."""
-    future = one["validity"].get("future")  # answers of earlier releases have none
-    if _states(facts, one):
+def _promise(
+    facts: Facts, known: Json, features: Mapping[str, Feature], language: Language, *, states: bool = False
+) -> tuple[str, ...]:
+    """What `known` says of future models, as sentences.
+
+    There is one sentence where the applicant `states` a value, on which all depends.
+    """
+    future = known.get("future")  # answers of earlier releases have none
+    if states:
         return (language.depends,)
     labels = {
         one.name: features[one.name].title if one.reason.named and not one.protected else None for one in facts.features
@@ -176,18 +181,10 @@ def _promise(facts: Facts, one: Json, features: Mapping[str, Feature], language:
     return () if future is None else promise_sentences(future, language.promise, labels)
 
 
-def _tried(facts: Facts, found: Sequence[Json]) -> int | None:
+def _tried(facts: Facts, found: Sequence[Json], offer: Json) -> int | None:
     """Number of future models behind the intervals that promises state."""
-    futures = [one["validity"].get("future") for one in found if not _states(facts, one)]
+    futures = [offer.get("future"), *(one["validity"].get("future") for one in found if not _states(facts, one))]
     return next((future["models"] for future in futures if future and states_share(future)), None)
-
-
-def _lasts(one: Json, offer: Json) -> bool:
-    """Whether more future models accept a way than an offer, beyond doubt: their intervals do not overlap."""
-    way, terms = one["validity"].get("future"), offer.get("future")
-    if not way or not terms or way.get("measured") or terms.get("measured"):
-        return False
-    return bool(way["interval"][0] > terms["interval"][1])
 
 
 def _by_knowledge(facts: Facts) -> tuple[list[str], list[str]]:
@@ -400,7 +397,7 @@ def _way(
             change_text(
                 features[change["feature"]], features[change["feature"]].parse(change["from"]),
                 features[change["feature"]].parse(change["to"]), language.phrases, after_months=months,
-            )
+            ).rstrip(".")
             for change in one["changes"] if change.get("by_time")
         ),
         enough=None if aged or not known else _enough(one),

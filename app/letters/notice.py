@@ -143,8 +143,8 @@ class Notice(AnswerPart):
     """What the applicant can change, a way each, in at most five steps."""
     offer: tuple[str, ...]
     """Other terms that today's model accepts, a line each."""
-    ways_last: bool
-    """Whether each way is likelier to last than the offer."""
+    offer_promise: str | None
+    """What can be promised of it."""
     long_left_out: bool
     """Whether others have more steps."""
     alike: str | None

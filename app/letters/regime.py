@@ -1,7 +1,7 @@
 """The files of the letter: those that the service brings, each replaced by the lender's own of the same name.
 
 * ``{regime}.{language}.txt``: the letter
-* ``{language}.yaml``: the language
+* ``{language}.yaml``: the language; ``{regime}.{language}.yaml``: what the letters of a regime say otherwise
 * ``letter.css``: how the page looks
 """
 
@@ -78,7 +78,8 @@ class Templates:
         for name, tag in zip(names, tags, strict=True):
             if f"{tag}.yaml" not in content:
                 raise TemplateFaulty(f"{name} needs {tag}.yaml, the phrases of its language.")
-            languages[tag] = _language(tag, content[f"{tag}.yaml"])
+            own = {one: content[one] for one in (f"{tag}.yaml", f"{regime}.{tag}.yaml") if one in content}
+            languages[tag] = _language(tag, own)
             letters[tag] = Template(content, name, NAMES)
         return cls(regime=regime, default=default, letters=letters, languages=languages, css=content[CSS])
 
@@ -118,15 +119,18 @@ def preferred(accept: str) -> list[str]:
     return [value for weight, value in sorted(found, key=lambda one: -one[0]) if weight > 0.0 and value]
 
 
-def _language(tag: str, text: str) -> Language:
-    name = f"{tag}.yaml"
+def _language(tag: str, texts: Mapping[str, str]) -> Language:
+    """The language of files by name, of which each replaces keys of those before it."""
+    name, stated = "", dict[str, object]()
     try:
-        data = read_yaml(text.encode())
-        if not isinstance(data, dict):
-            raise TemplateFaulty(f"{name} must be a mapping of names to values.")
-        if hidden := unprintable_faults(data):
-            raise TemplateFaulty(f"{name}: {hidden[0].pointer} {hidden[0].detail}.")
-        return TypeAdapter(Language).validate_python({**data, "tag": tag})
+        for name, text in texts.items():
+            data = read_yaml(text.encode())
+            if not isinstance(data, dict):
+                raise TemplateFaulty(f"{name} must be a mapping of names to values.")
+            if hidden := unprintable_faults(data):
+                raise TemplateFaulty(f"{name}: {hidden[0].pointer} {hidden[0].detail}.")
+            stated |= data
+        return TypeAdapter(Language).validate_python({**stated, "tag": tag})
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, fault['loc']))} {sentence_of(fault)}" for fault in error.errors()]
         raise TemplateFaulty(f"{name}: {'; '.join(faults)}.") from error

@@ -28,9 +28,11 @@ class PromisePhrases(InputPart):
     """For future models that vary as models of today's records do."""
     few: str = "Even if applicants stay as they are, count on no more than {n} in 100 {models} to accept this."
     """Where fewer than half can be promised, and more than half may accept."""
-    minority: str | None = None
-    """The same where fewer than half of those that were tried accept; else `few` or `unknown`."""
-    at_most: str = "Even if applicants stay as they are, at most {n} in 100 {models} accept this."
+    minority: str = (
+        "Even if applicants stay as they are, most {models} that were tried refuse this; do not count on a yes."
+    )
+    """The same where fewer than half of those that were tried accept."""
+    at_most: str = "Even if applicants stay as they are, most {models} refuse this: at most {n} in 100 accept it."
     """Where most models refuse."""
     unknown: str = "Even if applicants stay as they are, how many {models} accept this is not known."
     """Where nothing can be promised."""
@@ -146,7 +148,7 @@ def ways_text(future: Mapping[str, Any], ways: int, phrases: PromisePhrases = EN
     ways : number of ways
     """
     if ways == 1:
-        return _first({**future, "interval": future["any_interval"]}, phrases)
+        return _first({**future, "interval": future["any_interval"], "probability": future["any"]}, phrases)
     least = _least(future["any_interval"])
     words = {"ways": ways, "n": least, "all": _least(future["all_interval"]), "models": _models(future, phrases)}
     if least == 0:
@@ -167,7 +169,7 @@ def _first(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
     words = {"n": least, "models": _models(future, phrases)}
     if most < HALF:
         return _filled(phrases.at_most, words | {"n": most})
-    if least < HALF and phrases.minority and future["probability"] < HALF / 100:
+    if least < HALF and future["probability"] < HALF / 100:
         return _filled(phrases.minority, words)
     if least == 0:
         return _filled(phrases.unknown, words)

@@ -132,7 +132,7 @@ def test_a_refusal_in_english() -> None:
         "1. Reduce the loan amount from 20,800 EUR to 15,700 EUR. 2. Find a guarantor.",
         "then rates your application 92. If future applicants are like today's, at least 94 in 100 new versions of our",
         "begin at once",
-        "until 31 May 2026",
+        "up to and including 31 May 2026 if",
         "When you have done what is listed above, tell us by 31 May 2026 and send proof of it. For this, and if you",
     ):
         assert part in letter
@@ -144,7 +144,7 @@ def test_a_letter_is_valid_until_the_backtest_falls_below_the_promise(holds: flo
     aged, other = way(1, amount=15700, share=1.0), way(2, guarantor=True, share=1.0)
     aged["validity"]["future"]["kept_before"] = before
     letter = " ".join(written(counterfactuals=[aged, other]).split())
-    assert f"until {until}" in letter
+    assert f"up to and including {until}" in letter
     assert (
         "Of 90 ways like this one that we could have named earlier, 62 in 100 still held 12 months later. If" in letter
     )
@@ -167,7 +167,7 @@ def test_a_refusal_in_german() -> None:
         "Zeit: etwa 90 Tage): 1.",
         "1. Kreditbetrag senken: 15.700 EUR statt 20.800 EUR. 2. Jemanden finden, der bürgt.",
         "mindestens 94",
-        "bis zum 31. Mai 2026",
+        "Das gilt bis einschließlich 31. Mai 2026, wenn",
     ):
         assert part in letter
     for word in ("Loan", "guarantor", "{", "}"):
@@ -207,24 +207,31 @@ def test_what_time_does_is_no_step() -> None:
     one["changes"] = [*one["changes"][:1], change("late", 0, by_time=True)]
     letter = " ".join(written(reasons=None, counterfactuals=[one]).split())
     assert "2. Late" not in letter
-    assert "We have counted the time until then (Late payments then: 0.); if you tell us earlier" in letter
+    assert "We have counted the time until then (Late payments then: 0); if you tell us earlier or later, the" in letter
+
+
+def spelt(text: str) -> str:
+    """The text of a letter as the regime `us` spells it."""
+    return re.sub(r"(\d+) ([A-Z][a-z]+) (20\d\d)", r"\2 \1, \3", text).replace("instalment", "installment")
 
 
 LATE = {
     ("en", "general"): (
         "This takes longer than this letter is valid: apply again once you have done it.",
-        "This letter is valid until 31 May 2026. What is named above takes longer, so we do not promise a yes. When "
-        "you apply again we decide anew, perhaps with another model, and may decide otherwise.",
-        "It does so until",
+        "This letter is valid up to and including 31 May 2026. What is named above takes longer, so we do not promise "
+        "a yes. When you apply again we decide anew, perhaps with another model, and may decide otherwise.",
+        "It does so up to",
     ),
     ("de", "general"): (
         "Das dauert länger, als dieses Schreiben gilt: Stellen Sie den Antrag neu, wenn Sie alles umgesetzt haben.",
-        "Dieses Schreiben gilt bis zum 31. Mai 2026. Was oben steht, dauert länger; ein Ja sagen wir deshalb nicht "
-        "zu. Über einen neuen Antrag entscheiden wir neu, vielleicht mit einem anderen Modell und vielleicht anders.",
-        "Das gilt bis zum",
+        "Dieses Schreiben gilt bis einschließlich 31. Mai 2026. Was oben steht, dauert länger; ein Ja sagen wir "
+        "deshalb nicht zu. Über einen neuen Antrag entscheiden wir neu, vielleicht mit einem anderen Modell und "
+        "vielleicht anders.",
+        "Das gilt bis einschließlich",
     ),
 }  # fmt: skip
-LATE |= {("en", "us"): LATE["en", "general"], ("en", "uk"): LATE["en", "general"]}
+LATE |= {("en", "us"): tuple(map(spelt, LATE["en", "general"]))}
+LATE |= {("en", "uk"): LATE["en", "general"]}
 LATE |= {(language, "eu"): LATE[language, "general"] for language in ("en", "de")}
 
 
@@ -279,15 +286,15 @@ def test_a_letter_without_a_way_names_no_day(language: str) -> None:
     favourable = {"probability": 0.9, "score": 1.0, "favourable": True}
     for factual in (favourable, answered()["factual"]):
         letter = " ".join(written(language, reasons=None, counterfactuals=[], factual=factual).split())
-        promised = {"until", "bis zum"} if factual is favourable else set()
-        for part in {"2026,", "until", "bis zum", "do not promise", "nicht zu"} - promised:
+        promised = {"up to", "bis einschließlich"} if factual is favourable else set()
+        for part in {"2026,", "up to", "bis einschließlich", "do not promise", "nicht zu"} - promised:
             assert part not in letter
 
 
 def test_nothing_found_promises_nothing() -> None:
     letter = written(counterfactuals=[])
     assert "found none" in " ".join(letter.split())
-    assert "until 31 May" not in letter
+    assert "31 May" not in letter
     assert "promise" not in letter
     assert "offer of credit" not in letter
 
@@ -739,14 +746,14 @@ def test_a_value_is_not_compared_with_one_that_reads_alike() -> None:
     ("language", "lines"),
     [
         ("en", "If nothing else in your application changes and we go on using today's model, it accepts these terms "
-               "until 31 May 2026, without the changes below. A new version of our model may refuse them. Tell us by "
-               "31 May 2026 if you want these terms: we then decide anew, and you will see the instalment before you "
-               "sign. - Loan amount: 9,000 EUR (in your application: 20,800 EUR) - Guarantor: no (as in your "
-               "application) What you can change"),
+               "up to and including 31 May 2026, without the changes below. A new version of our model may refuse "
+               "them. Tell us by 31 May 2026 if you want these terms: we then decide anew, and you will see the "
+               "instalment before you sign. - Loan amount: 9,000 EUR (in your application: 20,800 EUR) - Guarantor: no "
+               "(as in your application) What you can change"),
         ("de", "Wenn sich sonst nichts an Ihrem Antrag ändert und wir das heutige Modell weiter verwenden, nimmt es "
-               "ihn bis zum 31. Mai 2026 zu diesen Bedingungen an, ohne die Änderungen unten. Eine neue Fassung "
-               "unseres Modells könnte sie ablehnen. Teilen Sie uns bis zum 31. Mai 2026 mit, ob Sie diese Bedingungen "
-               "möchten: Wir entscheiden dann neu, und Sie erfahren Ihre Rate, bevor Sie unterschreiben. - "
+               "ihn bis einschließlich 31. Mai 2026 zu diesen Bedingungen an, ohne die Änderungen unten. Eine neue "
+               "Fassung unseres Modells könnte sie ablehnen. Teilen Sie uns bis zum 31. Mai 2026 mit, ob Sie diese "
+               "Bedingungen möchten: Wir entscheiden dann neu, und Sie erfahren Ihre Rate, bevor Sie unterschreiben. - "
                "Kreditbetrag: 9.000 EUR (in Ihrem Antrag: 20.800 EUR) - Bürgschaft: nein (wie beantragt) Was Sie"),
     ],
 )  # fmt: skip
@@ -757,7 +764,8 @@ def test_other_terms_are_stated_with_their_condition_where_the_lender_wants_that
         templates = Templates.read(regime, None, "en")
         for states_offer, found in ((True, offer), (True, None), (False, offer)):
             told = notice(templates, language, states_offer=states_offer, offer=found)
-            assert (lines in " ".join(templates.text(told).split())) is bool(states_offer and found)
+            said = spelt(lines) if regime == "us" else lines
+            assert (said in " ".join(templates.text(told).split())) is bool(states_offer and found)
             assert len(told.offer) == (2 if states_offer and found else 0)
 
 
@@ -800,7 +808,7 @@ def test_nobody_is_told_to_change_seven_things_at_the_same_time(language: str, s
     told = notice(templates, language, counterfactuals=[long_way(1, 7)])
     letter = " ".join(templates.text(told).split())
     assert said in letter
-    for part in ("found none", "keine gefunden", "accepts your application until", "nimmt Ihren Antrag bis zum"):
+    for part in ("found none", "keine gefunden", "accepts your application up to", "nimmt Ihren Antrag bis"):
         assert part not in letter
 
 
@@ -845,9 +853,10 @@ def test_what_is_promised_alike_of_several_ways_is_said_once(language: str, said
     ("language", "cannot_tell", "sure"),
     [
         ("en", ("we cannot tell whether a new version of our model would then accept your application;",
-                "fewer than half of the new versions of our model that we"), "comes from 60 that we tried. It is 95%"),
+                "more than half of the new versions of our model that we tried would then refuse your"),
+         "comes from 60 that we tried. It is 95%"),
         ("de", ("wissen wir nicht, ob eine neue Fassung unseres Modells Ihren Antrag dann annimmt;",
-                "nimmt weniger als die Hälfte von neuen Fassungen"), "beruht auf 60, die wir ausprobiert haben. Es"),
+                "lehnt mehr als die Hälfte der neuen Fassungen"), "beruht auf 60, die wir ausprobiert haben. Es"),
     ],
 )  # fmt: skip
 def test_an_interval_around_half_tells_nothing(language: str, cannot_tell: tuple[str, str], sure: str) -> None:
@@ -858,7 +867,9 @@ def test_an_interval_around_half_tells_nothing(language: str, cannot_tell: tuple
         letter = " ".join(written(language, counterfactuals=[one]).split())
         assert [said in letter for said in cannot_tell] == [not tells and share >= 0.5, not tells and share < 0.5]
         assert letter.count(sure) == tells
-        assert (" in 100 new versions of our model would" in letter or " von 100 neuen" in letter) is tells
+        assert (" in 100" in letter or " von 100 n" in letter) is tells
+        refused = "most new versions of our model would then refuse" in letter or "lehnen die meisten neuen" in letter
+        assert refused is (interval[1] < 0.5)
     assert sure not in " ".join(written(language, counterfactuals=[way(amount=15700)]).split()), "promises nothing"
 
 
@@ -886,19 +897,30 @@ def test_no_way_that_ends_in_time_is_said_to_end_after_the_letter(language: str,
 
 @pytest.mark.parametrize(
     ("language", "said"),
-    [("en", "below, a new version is likelier"), ("de", "eine neue Fassung Ihren Antrag eher an")],
-)
-def test_a_way_goes_further_than_other_terms_only_where_more_models_accept_it(language: str, said: str) -> None:
+    [
+        ("en", ("most new versions of our model would then refuse your application: at most 13 in 100 accept it. Tell",
+                "more than half of the new versions of our model that we tried would then refuse your application; do",
+                "at least 94 in 100 new versions of our model would then accept your application too. Tell",
+                "A new version of our model may refuse them. Tell")),
+        ("de", ("lehnen die meisten neuen Fassungen unseres Modells Ihren Antrag dann ab: Höchstens 13 von 100 nehmen",
+                "lehnt mehr als die Hälfte der neuen Fassungen unseres Modells, die wir ausprobiert haben, Ihren",
+                "nehmen mindestens 94 von 100 neuen Fassungen unseres Modells Ihren Antrag dann ebenfalls an. Teilen",
+                "Eine neue Fassung unseres Modells könnte sie ablehnen. Teilen")),
+    ],
+)  # fmt: skip
+def test_other_terms_that_most_models_would_refuse_are_said_to_be(language: str, said: tuple[str, ...]) -> None:
     offer: dict[str, Any] = {"terms": {"amount": 9000}, "applicant": APPLICANT | {"amount": 9000}}
-    for share, interval, low, last in ((0.5, [0.2, 0.8], 0.941, True), (1.0, [0.941, 1.0], 0.941, False),
-                                       (0.9, [0.7, 0.95], 0.941, False), (None, [], 0.941, False)):  # fmt: skip
-        future = None if share is None else {"probability": share, "interval": interval}
+    known = {"models": 60, "source": "retrained", "records": "fresh"}
+    futures = ((1 / 60, [0.0, 0.13]), (0.4, [0.2, 0.7]), (1.0, [0.941, 1.0]), None)
+    for k, future in enumerate(futures):
+        found = offer | {"future": future and known | {"probability": future[0], "interval": future[1]}}
         templates = shipped("general")
-        one = way(amount=15700, share=1.0)
-        one["validity"]["future"]["interval"] = [low, 1.0]
-        told = notice(templates, language, states_offer=True, offer=offer | {"future": future}, counterfactuals=[one])
-        assert told.ways_last is last
-        assert (said in " ".join(templates.text(told).split())) is last
+        told = notice(templates, language, states_offer=True, offer=found, counterfactuals=[])
+        letter = " ".join(templates.text(told).split())
+        assert [part in letter for part in said] == [k == one for one in range(len(said))]
+        # An offer without a way has what its numbers rest on, too.
+        assert ("60 that we tried" in letter or "auf 60, die wir" in letter) is (k in (0, 2))
+        assert "renew our model" in letter or "erneuern unser Modell" in letter
 
 
 @pytest.mark.parametrize(("language", "regime"), REGIMES)
@@ -945,7 +967,7 @@ def test_a_letter_says_which_application_it_is_about(
             "de": ("Antrag vom 1. März 2026", "Kreditbetrag: 20.800 EUR")}  # fmt: skip
     on, amount = said[language]
     letter = " ".join(written(language, regime, applied_on=date(2026, 3, 1)).split())
-    assert f"{on}; {amount} " in letter
+    assert f"{spelt(on) if regime == 'us' else on}; {amount} " in letter
     assert on not in written(language, regime)
     assert amount in " ".join(written(language, regime).split())
 

@@ -44,13 +44,16 @@ def test_the_lower_end_is_said_with_its_condition() -> None:
 
 def test_where_nothing_can_be_promised_no_share_is() -> None:
     assert promise_text(future(low=0.0, high=0.0596)) == (
-        "Even if applicants stay as they are, at most 6 in 100 retrained models accept this."
+        "Even if applicants stay as they are, most retrained models refuse this: at most 6 in 100 accept it."
     )
     assert promise_text(future(low=0.011, high=0.3)) == (
-        "Even if applicants stay as they are, at most 30 in 100 retrained models accept this."
+        "Even if applicants stay as they are, most retrained models refuse this: at most 30 in 100 accept it."
     )
     assert promise_text(future(low=0.098, high=0.702, stressed=stressed(None))) == (
         "Even if applicants stay as they are, count on no more than 9 in 100 retrained models to accept this."
+    )
+    assert promise_text(future(low=0.098, high=0.702) | {"probability": 0.4}) == (
+        "Even if applicants stay as they are, most retrained models that were tried refuse this; do not count on a yes."
     )
     assert promise_text(future(low=0.004, high=0.9)) == (
         "Even if applicants stay as they are, how many retrained models accept this is not known."
@@ -104,7 +107,13 @@ def test_one_of_several_ways_comes_first() -> None:
 
 
 def test_a_plan_of_one_way_is_promised_as_a_record() -> None:
-    alone = {"any_interval": [0.841, 1.0], "all_interval": [0.841, 1.0], "records": "fresh", "source": "retrained"}
+    alone = {
+        "any": 1.0,
+        "any_interval": [0.841, 1.0],
+        "all_interval": [0.841, 1.0],
+        "records": "fresh",
+        "source": "retrained",
+    }
     assert ways_text(alone, 1) == "If applicants stay as they are, at least 84 in 100 retrained models accept this."
 
 
