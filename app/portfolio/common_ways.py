@@ -3,7 +3,8 @@
 A rule makes one record of each person. It reaches a person where that record is legal for them as it stands, nothing
 cut at their own limits, and the black box accepts it. Candidates are what verified answers do: sets of features that
 they change, with quantiles of their new values, differences and factors. Of the candidates those few are chosen that
-together reach most people, exactly, by a mixed-integer program.
+together reach most people, exactly, by a mixed-integer program; others that reach nearly as many and spare much cost
+replace them.
 """
 
 import itertools
@@ -38,8 +39,9 @@ LEAST_FACTOR, MOST_FACTOR, STEP = 0.5, 1.5, 0.05
 NEAR = 1e-6
 """How far a number without a lattice may be moved to be legal."""
 
-UNREACHED = 1e6
-"""What counts as the cost of a person whom no way reaches: more than all others together."""
+UNREACHED = 100.0
+"""What counts as the cost of a person whom no way reaches: one more of 182 is no sign of more among others, for whom
+ways that reach everybody at any price reach as many and cost a sixth more."""
 
 Row: TypeAlias = Float[np.ndarray, "p"]
 
@@ -195,9 +197,10 @@ def _beyond(value: float, unit: float, up: bool) -> float:
 
 
 def best_cover(costs: Float[np.ndarray, "n m"], most: int) -> tuple[list[int], list[int], list[int]]:
-    """At most `most` common ways that together reach the most people.
+    """At most `most` common ways that together reach the most people, but for a person who costs others too much.
 
-    Among choices that reach equally many, a cheap one is taken.
+    Among choices that reach equally many, a cheap one is taken. One person fewer is reached where that spares all
+    others together about `UNREACHED`.
 
     Parameters
     ----------
@@ -225,12 +228,12 @@ def best_cover(costs: Float[np.ndarray, "n m"], most: int) -> tuple[list[int], l
 
 
 def _total(costs: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "..."]:
-    """What people pay together; who has no way pays more than everybody else could."""
+    """What people pay together."""
     return np.asarray(np.minimum(costs, UNREACHED).sum(axis=0))
 
 
 def _cheapened(costs: Float[np.ndarray, "n m"], chosen: list[int], most: int) -> list[int]:
-    """A set that reaches as many people and costs less: rules are added, then exchanged as long as that helps."""
+    """A set that costs less, those counted whom it does not reach: rules are added or exchanged while that helps."""
     nobody = np.full(len(costs), np.inf)
     while True:
         total, swaps = float(_total(costs[:, chosen].min(axis=1))), []

@@ -44,6 +44,16 @@ def test_the_cover_is_the_best_of_all_sets() -> None:
     assert cheaper >= 280, "an exchange of single rules nearly always finds the cheapest set"
 
 
+@pytest.mark.parametrize(("people", "all_of_them"), [(20, True), (60, False)])
+def test_the_last_person_is_reached_unless_all_others_pay_more_than_a_hundred_for_it(
+    people: int, all_of_them: bool
+) -> None:
+    costs = np.column_stack([np.full(people, 5.0), np.ones(people)])
+    costs[0, 1] = np.inf
+    rules, reached, at_most = best_cover(costs, 1)
+    assert (rules, reached, at_most) == (([0], [people], [people]) if all_of_them else ([1], [people - 1], [people]))
+
+
 def test_rules_are_words() -> None:
     income = Feature(name="income", label="Income", unit="EUR", type=FeatureType.CONTINUOUS, decimals=0)
     used = Feature(name="used", unit="%", type=FeatureType.CONTINUOUS, decimals=0)
