@@ -48,7 +48,8 @@ def batch_job(store: Store, payload: Json, *, deadline_s: float, progress: Progr
                 raise RecourseError.from_dict(row["refused"])
             factual_raw = model.black_box.space.read(row["applicant"], pointer="/applicant")
             question = replace(common, factual_raw=factual_raw, seed=batch_lines.seed(payload, i))
-            problems[i] = use_cases.problem(ref, question, deadline_s)
+            like = next(iter(problems.values()), None)
+            problems[i] = use_cases.problem(ref, question, deadline_s, like)
         except RecourseError as error:
             lines[i] = batch_lines.refused(row, error)
     found = together(

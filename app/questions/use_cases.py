@@ -80,10 +80,16 @@ def method_of(question: Question) -> Json:
     return {"name": question.method, **asdict(question.params)}
 
 
-def problem(ref: ModelRef, question: Case, deadline_s: float) -> RecourseProblem:
-    """The question as a problem for the core, with a deadline `deadline_s` seconds from now."""
-    deadline = time.monotonic() + deadline_s
+def problem(ref: ModelRef, question: Case, deadline_s: float, like: RecourseProblem | None = None) -> RecourseProblem:
+    """The question as a problem for the core, with a deadline `deadline_s` seconds from now.
+
+    `like` is the problem of another applicant, from a question that differs in record and seed alone.
+    """
     model = tasks.load(ref)
+    if like is not None:
+        actions = actions_of(model.black_box.space, question, model.rules)
+        return replace(like, action_set=actions, seed=question.seed)
+    deadline = time.monotonic() + deadline_s
     others = question.params.other_models().values() if isinstance(question, Question) else ()
     return RecourseProblem(
         black_box=model.black_box,

@@ -37,6 +37,10 @@ from app.recourse.verification.future import aim
 MOST_ROWS = 5_000
 """Combinations of terms in one call of the model."""
 
+FEW_ROWS, LEADING = 500, 12
+"""Where the best offer alone is asked for: combinations in the first call, but at least so many values of the leading
+term with each of the others."""
+
 MOST_VALUES = 1_000_000
 """Values of one term; where its step gives more, the step is ten times as large."""
 
@@ -154,7 +158,8 @@ def offers(
     """
     began, meter = time.perf_counter(), Meter(problem.black_box, problem.deadline)
     signs = directions(problem.action_set.space, better)
-    search = _Search(problem, meter, signs, tuple(signs) if as_asked else terms_of(problem.action_set.space))
+    terms = tuple(signs) if as_asked else terms_of(problem.action_set.space)
+    search = _Search(problem, meter, signs, terms, few=FEW_ROWS if most == 1 else MOST_ROWS)
     verdict: NoOffer | None = None
     try:
         search.ask_all()
@@ -186,7 +191,9 @@ def offers(
 class _Search:
     """The combinations of terms, and what the model says of them."""
 
-    def __init__(self, problem: RecourseProblem, meter: Meter, signs: Mapping[int, int], terms: Sequence[int]) -> None:
+    def __init__(
+        self, problem: RecourseProblem, meter: Meter, signs: Mapping[int, int], terms: Sequence[int], few: int
+    ) -> None:
         self._problem, self._meter, self._signs = problem, meter, signs
         actions = problem.action_set
         self._lead = next(iter(signs))
@@ -195,7 +202,9 @@ class _Search:
         self._leading = values[self._lead][0]
         remote = problem.black_box.remote
         self._most = MOST_ROWS if remote is None else max(1, min(MOST_ROWS, remote.max_rows - 1))
-        self._axes = _thinned([values[j][0] for j in self._terms], self._most, actions.factual_raw[list(self._terms)])
+        self._few = min(few, self._most)
+        facts_raw = actions.factual_raw[list(self._terms)]
+        self._axes = _thinned([values[j][0] for j in self._terms], self._most, self._few, facts_raw)
         thinned = any(len(axis) < len(values[j][0]) for axis, j in zip(self._axes, self._terms, strict=True))
         self.every = not thinned and all(whole for _, whole in values.values())
         """Whether every combination that can be offered is asked about."""
@@ -223,10 +232,11 @@ class _Search:
 
     def ask_all(self) -> None:
         """Ask about the applicant's own record and each combination of terms; keep the best accepted combinations."""
-        fact = self._problem.factual_raw
-        mesh = np.meshgrid(*self._axes, indexing="ij")
-        rows_raw = np.tile(fact, (mesh[0].size, 1))
-        rows_raw[:, list(self._terms)] = np.column_stack([axis.ravel() for axis in mesh])
+        fact, size = self._problem.factual_raw, math.prod(map(len, self._axes))
+        rows_raw, inner = np.repeat(fact[None], size, axis=0), size
+        for j, axis in zip(self._terms, self._axes, strict=True):
+            inner //= len(axis)
+            rows_raw[:, j] = np.tile(np.repeat(axis, inner), size // (inner * len(axis)))
         asked = np.flatnonzero((rows_raw != fact).any(axis=1) & self._legal(rows_raw))
         own, *_ = found = self._meter.score_raw(np.concatenate([fact[None], rows_raw[asked]]))
         self.factual_score, self.asked = float(own), len(asked)
@@ -267,7 +277,7 @@ class _Search:
         """
         while (place - best > 1).any():
             gap = place - best - 1
-            stride = max(1, math.ceil(int(gap.sum()) / self._most))
+            stride = max(1, math.ceil(int(gap.sum()) / self._few))
             between = [np.arange(b + 1, p)[::-1][::stride] for b, p in zip(best.tolist(), place.tolist(), strict=True)]
             which = np.repeat(np.arange(len(place)), [len(one) for one in between])
             places = np.concatenate(between)
@@ -290,6 +300,8 @@ class _Search:
 
     def _keep_best(self) -> None:
         """Leave out what another offer is better than; the best first."""
+        if len(self.rows_raw) < 2:
+            return
         directed, free = list(self._signs), [j for j in self._terms if j not in self._signs]
         good = self.rows_raw[:, directed] * np.array(list(self._signs.values()), dtype=float)
         # Offers of the same leading term and others are rows of one group.
@@ -389,15 +401,17 @@ def _lattice(low: float, high: float, step: float, anchor: float) -> Float[np.nd
 
 
 def _thinned(
-    axes: Sequence[Float[np.ndarray, "_"]], most: int, fact_raw: Float[np.ndarray, "t"]
+    axes: Sequence[Float[np.ndarray, "_"]], most: int, few: int, fact_raw: Float[np.ndarray, "t"]
 ) -> list[Float[np.ndarray, "_"]]:
-    """Every second value of the longest axis left out until there are at most so many combinations.
+    """Every second value of an axis left out until there are at most `most` combinations, or `few` if that suffices.
 
-    The best value of each stays, the last one, and what was asked for.
+    The axis is the first one, of which `LEADING` values stay, then the longest: `_refine` asks between the values of
+    the leading term. The best value of each axis stays, the last one, and what was asked for. For `few`, no other axis
+    is thinned: a record may be accepted with the shortest time alone.
     """
     thin = list(axes)
-    while math.prod(map(len, thin)) > most:
-        k = max(range(len(thin)), key=lambda k: len(thin[k]))
+    while (size := math.prod(map(len, thin))) > most or (size > few and len(thin[0]) > LEADING):
+        k = 0 if len(thin[0]) > LEADING else max(range(len(thin)), key=lambda k: len(thin[k]))
         values, kept = thin[k], np.arange(len(thin[k])) % 2 == 0
         kept[-1] = True
         thin[k] = values[kept | (values == fact_raw[k])]

@@ -5,9 +5,9 @@ on without an answer; then one call of the function has the rows of all that wai
 without special code.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from itertools import accumulate
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -44,8 +44,8 @@ def in_step(works: Sequence[Callable[[], R]]) -> list[R | RecourseError]:
         one.proceed(None)
     while waiting := [one for one in computations if one.function is not None]:
         # What most wait for; the others may come to that, too, before it is their turn.
-        (function, _), *_ = Counter(one.function for one in waiting).most_common(1)
-        assert function is not None
+        asked = [one.function for one in waiting if one.function is not None]
+        function = max(dict.fromkeys(asked), key=asked.count)
         asking = [one for one in waiting if one.function == function]
         for one, reply in zip(asking, _replies(function, [one.rows for one in asking]), strict=True):
             one.proceed(reply)
@@ -65,7 +65,8 @@ def _replies(function: OfRows, questions: Sequence[np.ndarray]) -> Sequence[Repl
         # The server is unavailable, or time is over: one call each would fail too.
         return [error] * len(questions)
     if len(output) == len(rows):
-        return np.split(output, np.cumsum([len(question) for question in questions])[:-1])
+        ends = list(accumulate(map(len, questions)))
+        return [output[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     return [_reply(function, question) for question in questions]
 
 

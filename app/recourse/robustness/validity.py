@@ -114,10 +114,10 @@ def bounds_of(
     radius : largest Gelbrich distance, in units of weights of length 1
     bell : whether scores are taken to have one peak and to be symmetric around it, as under a normal distribution
     """
-    inside, angle, turn = _turned(mean, deviation, radius)
-    best, beyond = angle - turn, _beyond_a_bell if bell else _beyond
-    upper = np.where(inside & (best > math.pi / 2.0), beyond(best) + OUTWARD, 1.0)
-    return _lower(inside, angle + turn, bell=bell), upper.clip(0.0, 1.0)
+    inside, cos, sin = _turned(mean, deviation, -radius)
+    beyond = _beyond_a_bell if bell else _beyond
+    upper = np.where(inside & (cos < 0.0), beyond(cos, sin) + OUTWARD, 1.0)
+    return lower_of(mean, deviation, radius, bell=bell), upper.clip(0.0, 1.0)
 
 
 def lower_of(
@@ -131,40 +131,40 @@ def lower_of(
     radius : largest Gelbrich distance, in units of weights of length 1
     bell : whether scores are taken to have one peak and to be symmetric around it, as under a normal distribution
     """
-    inside, angle, turn = _turned(mean, deviation, radius)
-    return _lower(inside, angle + turn, bell=bell)
-
-
-def _lower(inside: Bool[np.ndarray, "*n"], worst: Float[np.ndarray, "*n"], *, bell: bool) -> Float[np.ndarray, "*n"]:
+    inside, cos, sin = _turned(mean, deviation, radius)
     beyond = _beyond_a_bell if bell else _beyond
-    lower = np.where(inside & (worst < math.pi / 2.0), 1.0 - beyond(worst) - OUTWARD, 0.0)
+    lower = np.where(inside & (cos > 0.0), 1.0 - beyond(cos, sin) - OUTWARD, 0.0)
     return lower.clip(0.0, 1.0)
 
 
 def _turned(
     mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: float
 ) -> tuple[Bool[np.ndarray, "*n"], Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
-    """Whether the radius leaves out the origin, the angle of each point (mean, deviation), and how far it may turn."""
-    distance = np.hypot(mean, deviation)
-    inside = np.asarray(distance > radius)
-    turn = np.arcsin(np.clip(radius / np.where(inside, distance, 1.0), 0.0, 1.0))
-    return inside, np.arctan2(deviation, mean), turn
+    """Whether the radius leaves out the origin; and cosine and sine of the angle of each point, times the same factor.
+
+    The points (mean, deviation) are turned as far as the radius allows: away from the side of acceptance, or towards it
+    if `radius` is negative.
+    """
+    squared = mean**2 + deviation**2 - radius**2
+    inside, tangent = np.asarray(squared > 0.0), np.sqrt(np.maximum(squared, 0.0))
+    return inside, mean * tangent - deviation * radius, deviation * tangent + mean * radius
 
 
-def _beyond(angle: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+def _beyond(cos: Float[np.ndarray, "*n"], sin: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
     """The greatest probability that the score has the other sign than its mean: Cantelli's inequality.
 
     Parameters
     ----------
-    angle : of the point (mean, deviation)
+    cos, sin : of the angle of the point (mean, deviation), times any factor
     """
-    return np.asarray(np.sin(angle) ** 2)
+    length = cos**2 + sin**2
+    return np.asarray(sin**2 / np.where(length > 0.0, length, 1.0))
 
 
-def _beyond_a_bell(angle: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+def _beyond_a_bell(cos: Float[np.ndarray, "*n"], sin: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
     """The same for scores with one peak and symmetric around it: half of Gauss's inequality."""
-    with np.errstate(divide="ignore"):
-        deviations = np.abs(1.0 / np.tan(angle))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        deviations = np.abs(cos / sin)
         far = 2.0 / (9.0 * deviations**2)
     return np.where(deviations >= 2.0 / math.sqrt(3.0), far, 0.5 - deviations / (2.0 * math.sqrt(3.0)))
 
