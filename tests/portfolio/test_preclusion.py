@@ -34,6 +34,7 @@ from app.recourse.search.rule_branching import solve_program
 from app.recourse.solve import METHODS, solve
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel
+from tests.conftest import DEMO_STORE
 from tests.jobs.serving import Server
 from tests.optional import library
 from tests.registry.adapters.card import by_hand as by_points
@@ -376,6 +377,32 @@ def test_a_record_that_the_search_misses_is_the_answer(loaded: LoadedModel) -> N
     assert found.status is Status.NOT_FOUND
     assert known is not None
     assert known.proof == "optimised"
+
+
+def test_a_record_that_is_hardly_accepted_is_the_answer() -> None:
+    """The proof finds one with a score below 0.001, whose numbers move by whole steps, so that half of one is one."""
+    demo = Registry(DEMO_STORE).find("consumer-loan").load()
+    person = {
+        "age": 26, "monthly_income": 1709, "monthly_debt": 369, "card_utilisation": 72.7, "late_payments": 3,
+        "amount": 8500, "term": 42, "employment": "under 1 year", "savings": "under 1,000 EUR",
+        "housing": "mortgaged", "purpose": "car", "guarantor": False,
+    }  # fmt: skip
+    within = {
+        "card_utilisation": MaxChange(absolute=20.0), "amount": MaxChange(relative=0.2),
+        "monthly_income": MaxChange(relative=0.05),
+    }  # fmt: skip
+    question = Question(
+        method="robust_mpm", params=METHODS["robust_mpm"].params(), factual_raw=demo.black_box.space.read(person),
+        constraints=Constraints(max_change=within), valid_months=3.0,
+    )  # fmt: skip
+    asked = RecourseProblem(
+        black_box=demo.black_box, reference=demo.reference, deadline=time.monotonic() + 30.0,
+        action_set=actions_of(demo.black_box.space, question, demo.rules),
+    )  # fmt: skip
+    missed = solve(asked, METHODS["robust_mpm"], question.params, CertificateParams())
+    found, known = with_proof(asked, missed, question, 1.0)
+    assert (missed.status, found.status, known) == (Status.NOT_FOUND, Status.FOUND, None)
+    assert 0.0 <= demo.black_box.score_raw(found.counterfactuals[0].row_raw[None])[0] < 0.001
 
 
 # --- in an answer ----------------------------------------------------------------------------------------------------

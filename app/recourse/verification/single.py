@@ -93,6 +93,8 @@ def verify_offered(draft: Draft, rows_raw: Float[np.ndarray, "n p"]) -> None:
         best = int(accepted[_value(draft.actions, rows_raw[accepted]).argmin()])
         row_raw, score, further = rows_raw[best], float(scores[best]), True
         nearer = draft.actions.clock.settled(_undone(draft.actions, row_raw))
+        # Rounded, half of a step is the whole one: the same record, whose cost among others may differ in its last bit.
+        nearer = nearer[(nearer != row_raw).any(axis=1)]
         rows_raw = nearer[_value(draft.actions, nearer) < _value(draft.actions, row_raw[None])]
     if row_raw is None:
         return
