@@ -11,17 +11,15 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
-from scipy.special import ndtri
+from jaxtyping import Bool, Float
 
 from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.models.committee import models_needed
 from app.recourse.numerics.linalg import unique_rows
 from app.recourse.search.beam import Combination, Expansion
+from app.recourse.search.levels import Levels
 from app.recourse.search.local_moves import SingleMoves, further_instead, partly
 
 ScoreRows = Callable[[np.ndarray], np.ndarray]
@@ -115,16 +113,9 @@ class CommitteeSearch:
         most: float = math.inf,
     ) -> None:
         self._patience, self._most = patience, most
-        self.actions, self.share, self.own_margin = action_set, share, own_margin
+        self.actions, self.share = action_set, share
         self._ask, self._admits, self._until = score_rows, admits, until
-        self._bell, self._sure = bell, sure
-        alike: dict[tuple[int, int], list[int]] = {}
-        for columns, needed in stressed:
-            own = range(columns.start, columns.stop)
-            alike.setdefault((needed, len(own)), []).extend(own)
-        self._stressed = [(needed, models, np.array(columns)) for (needed, models), columns in alike.items()]
-        """Of stresses with as many models, of which as many must accept: these numbers, and the columns of all."""
-        self._plain = slice(1, None if plain is None else 1 + plain)
+        self._levels = Levels(share, own_margin, plain, bell=bell, sure=sure, stressed=stressed)
         self.cost = cost or action_set.cost
         self._value = value or self.cost
         self._tidy, self._at_most = tidy, at_most
@@ -213,7 +204,7 @@ class CommitteeSearch:
             return np.empty(0)
         gains = self._score(moves) - scores
         combined = self._combined(base, scores, moves, gains, caution)
-        return self._levels(self._score(combined)) if len(combined) else np.empty(0)
+        return self._levels.of(self._score(combined)) if len(combined) else np.empty(0)
 
     def _score(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
         """Scores of all models; the best of the accepted rows is kept."""
@@ -226,47 +217,8 @@ class CommitteeSearch:
         """Scores of all models, NaN as the lowest there is."""
         return np.nan_to_num(self._ask(rows_raw), nan=-1e6, posinf=1e6, neginf=-1e6)
 
-    def _levels(self, scores: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:
-        """The smaller of the own score beyond its margin and the score that the asked share of the models reach."""
-        plain = scores[..., self._plain]
-        count = plain.shape[-1]
-        mean = plain.mean(axis=-1)
-        spread = np.sqrt(np.maximum(np.einsum("...k,...k->...", plain, plain) / count - mean**2, 0.0))
-        if self._bell and self._sure is not None:
-            share, deviations = self._sure
-            level, sure = _kth(plain, models_needed(self.share, count), models_needed(share, count))
-            level = np.maximum(level, np.minimum(sure, mean - deviations * spread))
-        else:
-            (level,) = _kth(plain, models_needed(self.share, count))
-        level = np.minimum(level, scores[..., 0] - self.own_margin)
-        for needed, models, columns in self._stressed:
-            own = self._by_stress(scores, models, columns)
-            withstood = _reached_by(own, needed)
-            if self._bell:
-                withstood = np.maximum(withstood, own.sum(axis=0) / models - _deviations(needed, models) * spread)
-            level = np.minimum(level, withstood.min(axis=0))
-        return np.asarray(level)
-
-    @staticmethod
-    def _by_stress(
-        scores: Float[np.ndarray, "*n m"], models: int, columns: Int[np.ndarray, "c"]
-    ) -> Float[np.ndarray, "k s *n"]:
-        """The scores in these columns, by model and stress: what concerns all models is fast along the first axis."""
-        own = scores.T[columns].reshape(len(columns) // models, models, *scores.shape[:-1])
-        return own.swapaxes(0, 1)
-
-    def _shares(self, scores: Float[np.ndarray, "*n m"]) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
-        """Shares of the plain models and, in the mean over the stresses, of those under stress that accept."""
-        plain = (scores[..., self._plain] >= 0.0).mean(axis=-1)
-        stressed = [
-            (self._by_stress(scores, models, columns) >= 0.0).mean(axis=0) for _, models, columns in self._stressed
-        ]
-        together = np.concatenate(stressed).mean(axis=0) if stressed else np.ones_like(plain)
-        # A single record has scalars, which are arrays here too.
-        return np.asarray(plain), np.asarray(together)
-
     def _keep(self, rows_raw: Float[np.ndarray, "n p"], scores: Float[np.ndarray, "n m"]) -> None:
-        A, levels, legal = self.actions, self._levels(scores), self._legal(rows_raw)
+        A, levels, legal = self.actions, self._levels.of(scores), self._legal(rows_raw)
         good = self._good(rows_raw, legal & (levels >= 0.0))
         if good.any():
             rows = np.flatnonzero(good)
@@ -283,11 +235,14 @@ class CommitteeSearch:
                         self.accepted.append(one)
         if self.best is None and legal.any():
             rows = np.flatnonzero(legal)
-            plain, stressed = self._shares(scores[rows])
-            shares = (plain + stressed) * (scores[rows, 0] >= self.own_margin)
+            plain, stressed = self._levels.shares(scores[rows])
+            margin = self._levels.own_margin
+            shares = (plain + stressed) * (scores[rows, 0] >= margin)
             i = int(np.lexsort((-levels[rows], -shares))[0])
             one = self._reached(rows_raw[rows[i]], scores[rows[i]], math.nan, levels[rows[i]])
-            if self.nearest is None or _rank(one, self.own_margin) > _rank(self.nearest, self.own_margin):
+            if self.nearest is None or _rank(one, self._levels.own_margin) > _rank(
+                self.nearest, self._levels.own_margin
+            ):
                 self.nearest = one
 
     def _legal(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
@@ -304,12 +259,12 @@ class CommitteeSearch:
 
     def accepts(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         """Which raw rows this search would accept."""
-        return self._good(rows_raw, self._legal(rows_raw) & (self._levels(self._answers(rows_raw)) >= 0.0))
+        return self._good(rows_raw, self._legal(rows_raw) & (self._levels.of(self._answers(rows_raw)) >= 0.0))
 
     def _reached(
         self, row_raw: Float[np.ndarray, "p"], scores: Float[np.ndarray, "m"], value: float, level: float
     ) -> Reached:
-        share, stressed = map(float, self._shares(scores))
+        share, stressed = map(float, self._levels.shares(scores))
         return Reached(
             row_raw=row_raw, own_score=float(scores[0]), share=share, value=value, level=float(level), stressed=stressed
         )
@@ -368,14 +323,14 @@ class CommitteeSearch:
         limit = self._most
         if self.best is not None:
             limit = min(limit, float(self.cost(self.best.row_raw[None])[0]) - LEAST_SAVING)
-        level = float(self._levels(scores))
+        level = float(self._levels.of(scores))
         paid = extra > LEAST_SAVING
-        rates = (self._levels(scores + gains[paid]) - level) / extra[paid]
+        rates = (self._levels.of(scores + gains[paid]) - level) / extra[paid]
         rate = max(float(rates.max(initial=0.0)), 1e-3)
         beam, found = [Combination(scores, cost, 0, ())], list[tuple[float, tuple[int, ...]]]()
         for _ in range(DEPTH):
             tried = Expansion.of(beam, gains, extra, counted, touched, below=limit, changes=allowed)
-            levels = self._levels(tried.scores) - caution
+            levels = self._levels.of(tried.scores) - caution
             enough = levels >= 0.0
             for at in np.flatnonzero(enough)[np.argsort(tried.costs[enough], kind="stable")[:VERIFIED]].tolist():
                 found.append(tried.combination(at))
@@ -394,27 +349,3 @@ class CommitteeSearch:
 
 def _rank(one: Reached, own_margin: float) -> tuple[float, float]:
     return (one.share + one.stressed if one.own_score >= own_margin else 0.0, one.level)
-
-
-@cache
-def _deviations(needed: int, models: int) -> float:
-    """How far above 0 the mean of a bell is of whose scores so many are, in its deviations; all count half one less."""
-    return float(ndtri(min(needed, models - 0.5) / models))
-
-
-def _kth(scores: Float[np.ndarray, "*n k"], *needed: int) -> list[Float[np.ndarray, "*n"]]:
-    """For each number, the largest score that so many of the models reach."""
-    places = [scores.shape[-1] - one for one in needed]
-    ordered = np.partition(scores, places, axis=-1)
-    return [ordered[..., place] for place in places]
-
-
-def _reached_by(scores: Float[np.ndarray, "k *n"], needed: int) -> Float[np.ndarray, "*n"]:
-    """The largest score that so many of a few models reach; they are the first axis."""
-    # The lowest scores so far, ascending. To sort few scores each, for many records, takes far longer.
-    lowest = [scores[0]]
-    for own in scores[1:]:
-        for i, low in enumerate(lowest):
-            lowest[i], own = np.minimum(low, own), np.maximum(low, own)
-        lowest = [*lowest, own][: len(scores) - needed + 1]
-    return lowest[-1]
