@@ -33,24 +33,26 @@ def compare(
     html: Annotated[Path | None, typer.Option("--html", help="File for the page, with a plot and a table.")] = None,
 ) -> None:
     """Compare two versions; exits with 0 if B passes, 1 if it fails, 2 if nothing was compared, 3 if not sure."""
-    from app.portfolio.in_process import compared
+    from app.api.bodies import validated
+    from app.jobs.kinds import comparison_job
+    from app.portfolio.comparison_page import comparison_page
+    from app.portfolio.conditions import Condition, Judged, exit_code, sentence
+    from app.portfolio.in_process import figures, opened, write
+    from app.portfolio.schema import ComparisonRequest
     from app.questions.batch_files import BatchRefused
 
     try:
-        result = compared(baseline, candidate, data, fail_if or [], seed)
-        if output is not None:
-            from app.questions.answers import encoded
-
-            output.write_bytes(encoded(result) + b"\n")
-        if html is not None:
-            from app.portfolio.comparison_page import comparison_page
-
-            html.write_text(comparison_page(result), encoding="utf-8")
+        service = opened()
+        for i, text in enumerate(fail_if or [], 1):
+            Condition.parse(text, f"--fail-if {i}")
+        before, after = (service.models.find(name, include_inactive=True) for name in (baseline, candidate))
+        asked = validated(ComparisonRequest, {"baseline": before.name, "candidate": after.name, "seed": seed})
+        payload = service.comparisons.payload(before, after, asked.question(), data is not None, fail_if or [])
+        result = figures(service, comparison_job, before, payload, data)
+        write(result, output, html, comparison_page)
     except (RecourseError, CommandError, BatchRefused, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(UNUSABLE) from None
-    from app.portfolio.conditions import Judged, exit_code, sentence
-
     typer.echo(summary(result))
     judged = [Judged(**one) for one in result["conditions"]]
     for one in judged:

@@ -34,22 +34,34 @@ def broken(compared: Json) -> list[str]:
     return found
 
 
+def may_replace(compared: Json) -> str:
+    """The question that a comparison answers."""
+    return f"May {version_name(compared['candidate'])} replace {version_name(compared['baseline'])}?"
+
+
+def verdict(compared: Json) -> str:
+    """The answer: by the conditions or, where there are none, by what retrainings break; empty without either."""
+    conditions, beyond = compared["conditions"], compared["comparison"]["beyond_retraining"]
+    if conditions:
+        failed = sum(not one["holds"] for one in conditions)
+        return f"No: {failed} of {len(conditions)} conditions fail." if failed else "Yes: all conditions hold."
+    return (
+        "" if beyond is None else f"{'No' if beyond < LEVEL else 'Yes'}, by what retrainings break (limit {LEVEL:g})."
+    )
+
+
 def versions(compared: Json) -> str:
     """The section about a comparison, in HTML; `compared` is a `ComparisonAnswer` as plain data."""
     before, after = version_name(compared["baseline"]), version_name(compared["candidate"])
     found = compared["comparison"]
     decisions, recourse, cost = found["decisions"], found["recourse"], found["cost"]
-    beyond, conditions, text = found["beyond_retraining"], compared["conditions"], list[str]()
-    if conditions:
-        failed = sum(not one["holds"] for one in conditions)
-        text.append(f"No: {failed} of {len(conditions)} conditions fail." if failed else "Yes: all conditions hold.")
-    elif beyond is not None:
-        text.append(f"{'No' if beyond < LEVEL else 'Yes'}, by what retrainings break (limit {LEVEL:g}).")
-    text.append(
+    conditions = compared["conditions"]
+    text = [
+        *filter(None, [verdict(compared)]),
         f"{after} refuses {decisions['yes_no']:,} applicants whom {before} accepts, and accepts "
         f"{decisions['no_yes']:,} whom it refuses. {recourse['lost']:,} lose every way, {recourse['gained']:,} gain "
-        "one or a yes."
-    )
+        "one or a yes.",
+    ]
     if cost["ratio"] is not None:
         text.append(
             f"Of {cost['pairs']:,} with a way in both, {percent(cost['dearer'])}% pay more; the median cost is "
@@ -76,7 +88,7 @@ def versions(compared: Json) -> str:
     heads = ("verdict", "fails if: what is measured", "value", "95 % interval")
     caption = f"Conditions; baseline: {before}, candidate: {after}"
     return section(
-        f"May {after} replace {before}?", " ".join([*text, *broken(compared), *compared["warnings"]]),
+        may_replace(compared), " ".join([*text, *broken(compared), *compared["warnings"]]),
         bars("Share of the changes", drawn),
         table(caption, heads, judged) if judged else "",
         table("Decisions", ("decision", "applicants"), rows),

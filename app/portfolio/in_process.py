@@ -6,15 +6,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from app.api.bodies import validated
 from app.cli.common import CommandError, progress_bar, read_settings
 from app.jobs.executor import CLOSING_S, child_lines
-from app.jobs.kinds import JobKind, comparison_job
+from app.jobs.kinds import JobKind
 from app.observability import configure_logging
 from app.portfolio.comparisons import reference_rows
-from app.portfolio.conditions import Condition
-from app.portfolio.schema import ComparisonRequest
-from app.questions.answers import Json
+from app.questions.answers import Json, encoded
 from app.questions.batch_files import Batch, in_order, lane_of
 from app.registry.ref import Store
 from app.registry.version import RegisteredModel
@@ -23,9 +20,13 @@ from app.settings import Settings
 from app.store.state import spooling
 
 
-def figures(
-    settings: Settings, job: JobKind, model: RegisteredModel, payload: Json, data: Path | None
-) -> Json:  # fmt: skip
+def opened() -> Service:
+    """The service by the settings of the environment; it logs warnings only."""
+    configure_logging("warning")
+    return Service(read_settings())
+
+
+def figures(service: Service, job: JobKind, model: RegisteredModel, payload: Json, data: Path | None) -> Json:
     """The result of a job about the records in `data` or, without these, the model's reference records.
 
     Child processes compute it.
@@ -38,20 +39,15 @@ def figures(
         source.require_columns()
         rows = source.rows()
     with progress_bar("asking") as progress:
-        return asyncio.run(_asked(settings, job, payload, rows, progress))
+        return asyncio.run(_asked(service.settings, job, payload, rows, progress))
 
 
-def compared(baseline: str, candidate: str, data: Path | None, fail_if: list[str], seed: int) -> Json:
-    """The `ComparisonAnswer` about the records in `data`, or the baseline's reference records, as plain data."""
-    configure_logging("warning")
-    settings = read_settings()
-    for i, text in enumerate(fail_if):
-        Condition.parse(text, f"--fail-if {i + 1}")
-    service = Service(settings)
-    before, after = (service.models.find(name, include_inactive=True) for name in (baseline, candidate))
-    question = validated(ComparisonRequest, {"baseline": before.name, "candidate": after.name, "seed": seed}).question()
-    payload = service.comparisons.payload(before, after, question, data is not None, fail_if)
-    return figures(settings, comparison_job, before, payload, data)
+def write(result: Json, output: Path | None, html: Path | None, page: Callable[[Json], str]) -> None:
+    """Write all figures of a result to `output`, and its page to `html`, where these are given."""
+    if output is not None:
+        output.write_bytes(encoded(result) + b"\n")
+    if html is not None:
+        html.write_text(page(result), encoding="utf-8")
 
 
 async def _asked(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.common import CommandError, read_settings
+from app.cli.common import CommandError
 from app.recourse.shares import percent
 
 if TYPE_CHECKING:
@@ -37,16 +37,12 @@ def report(
 ) -> None:
     """Report who of the refused has recourse, at what cost, who has none, and which limits stand in the way."""
     from app.api.bodies import validated
-    from app.jobs.kinds import report_job
-    from app.observability import configure_logging
-    from app.portfolio.in_process import compared, figures
+    from app.jobs.kinds import comparison_job, report_job
+    from app.portfolio.in_process import figures, opened, write
+    from app.portfolio.report_page import page
     from app.portfolio.report_schema import ReportRequest
-    from app.questions.answers import encoded
-    from app.service import Service
 
-    configure_logging("warning")
-    settings = read_settings()
-    service = Service(settings)
+    service, records, beside = opened(), data is not None, None
     asked = validated(ReportRequest, {"seed": seed, "groups": {"by": [_by(text) for text in by or []]}})
     version = service.models.find(model, include_inactive=True)
     if candidate is not None:
@@ -54,17 +50,12 @@ def report(
             raise CommandError("--candidate is compared on the page: add --html FILE.")
         # What cannot be compared is refused before anybody is asked about.
         other = service.models.find(candidate, include_inactive=True)
-        service.comparisons.payload(version, other, asked.question(), data is not None, [])
-    source: Json = {"kind": "reference" if data is None else "records"}
+        beside = service.comparisons.payload(version, other, asked.question(), records, [])
+    source = {"kind": "records" if records else "reference"}
     payload = service.reports.payload(version, asked.question(), source, asked.figures())
-    result = figures(settings, report_job, version, payload, data)
-    if output is not None:
-        output.write_bytes(encoded(result) + b"\n")
-    if html is not None:
-        from app.portfolio.report_page import page
-
-        beside = None if candidate is None else compared(version.name, candidate, data, [], seed)
-        html.write_text(page(result, beside), encoding="utf-8")
+    result = figures(service, report_job, version, payload, data)
+    compared = None if beside is None else figures(service, comparison_job, version, beside, data)
+    write(result, output, html, lambda found: page(found, compared))
     typer.echo(summary(result))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from html import escape
 
-from app.portfolio.comparison_page import versions
+from app.portfolio.comparison_page import may_replace, verdict, versions
 from app.portfolio.page_parts import LEVEL, bars, html_file, points, section, table, version_name
 from app.questions.answers import Json
 from app.recourse.shares import percent
@@ -21,6 +21,8 @@ LIMITS = {
     "bounds": "between which values", "horizon_months": "how long changes may take",
 }  # fmt: skip
 """Limits in words."""
+
+NO_GROUP = "no group that is shown"
 
 NAMED = 3
 """Limits that sentences name; a table has all."""
@@ -42,8 +44,8 @@ def page(found: Json, compared: Json | None = None) -> str:
     """
     title = f"Refused by {version_name(found['model'])}: who can get a yes, and how"
     parts = [
-        _head(found), _limits(found), _levers(found), _cost(found), _ways(found), _groups(found),
-        "" if compared is None else versions(compared), _ending(found),
+        _short(found, compared), _head(found), _limits(found), _levers(found), _cost(found), _ways(found),
+        _groups(found), "" if compared is None else versions(compared), _ending(found),
     ]  # fmt: skip
     return html_file(title, parts)
 
@@ -51,6 +53,30 @@ def page(found: Json, compared: Json | None = None) -> str:
 def _proven(found: Json) -> int:
     proven: Mapping[str, int] = found["preclusion"]["proven"]
     return sum(proven.values())
+
+
+def _short(found: Json, compared: Json | None) -> str:
+    """A sentence for each question that the page answers."""
+    refused, proven, limits, ways = found["records"]["refused"], _proven(found), found["limits"], found["common_ways"]
+    shut_out = proven + found["preclusion"]["open"]
+    lines = [f"Without a way to a yes under today’s limits: {shut_out:,} of {refused:,} refused ({proven:,} proven)."]
+    if limits:
+        lines.append(f"Shuts out most alone ({limits[0]['blocks']:,}): {_limit(limits[0], found['labels'])}.")
+    if found["groups"]:
+        lines.append(_beyond(found))
+    if ways:
+        reach = percent(ways[-1]["reach"])
+        lines.append(f"Reached by what could be told to all alike: {reach}%, most by “{ways[0]['text']}”.")
+    if compared is not None:
+        lines.append(f"{may_replace(compared)} {verdict(compared)}")
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>" if refused else ""
+
+
+def _beyond(found: Json) -> str:
+    """For which groups it is harder than scores explain."""
+    costs = [one for compared in found["groups"] for one in _costs(compared)]
+    beyond = [row["group"] for row, one in costs if _flagged(one) and (one["value_at_equal_score"] or 0.0) > 0.5]
+    return f"Harder than scores explain for: {', '.join(beyond) or NO_GROUP}."
 
 
 def _head(found: Json) -> str:
@@ -196,14 +222,12 @@ def _groups(found: Json) -> str:
         return ""
     costs = [one for compared in tables for one in _costs(compared)]
     harder = [row["group"] for row, one in costs if one["p"] <= LEVEL and one["value"] > 0.5]
-    beyond = [row["group"] for row, one in costs if _flagged(one) and (one["value_at_equal_score"] or 0.0) > 0.5]
     text = (
-        f"Harder for: {', '.join(harder) or 'no group that is shown'}. Harder than scores explain for: "
-        f"{', '.join(beyond) or 'no group that is shown'}. “Harder” is the chance that a member’s way costs more than "
-        "that of an applicant of the other groups, or that only the member has none; 0.5 is alike. p says how often "
-        "chance alone shows as much, adjusted for all comparisons of a table; at most 0.05 counts as a difference. “At "
-        "equal score” compares within tenths of the model’s score. Costs are the lender’s own weights, not what a "
-        "change takes in life. With few people, small differences stay unseen."
+        f"Harder for: {', '.join(harder) or NO_GROUP}. {_beyond(found)} “Harder” is the chance that a member’s way "
+        "costs more than that of an applicant of the other groups, or that only the member has none; 0.5 is alike. p "
+        "says how often chance alone shows as much, adjusted for all comparisons of a table; at most 0.05 counts as a "
+        "difference. “At equal score” compares within tenths of the model’s score. Costs are the lender’s own weights, "
+        "not what a change takes in life. With few people, small differences stay unseen."
     )
     question = "Is it harder for some, and is that more than their scores?"
     return section(question, text, *(_group(compared, found["labels"]) for compared in tables))

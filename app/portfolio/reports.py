@@ -8,7 +8,7 @@ from functools import partial
 from app.errors import BodyTooLarge, Fault, InvalidRequest, UnknownJob
 from app.jobs.job import Job
 from app.jobs.jobs import Jobs
-from app.jobs.kinds import REPORT
+from app.jobs.kinds import CLOSED, REPORT
 from app.ledger.chain import Kind
 from app.ledger.entries import personal_data
 from app.ledger.ledger import Ledger
@@ -118,7 +118,7 @@ class Reports:
         return await self._jobs.newest(limit, kind=REPORT, model=model_id, before=before)
 
     async def result(self, report_id: str) -> Json:
-        """The `ReportAnswer` of a report as plain data.
+        """The `ReportAnswer` of a report, or the `ComparisonAnswer` of a comparison, as plain data.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class Reports:
         JobUnfinished, JobCancelled : the job has no result
         RecourseError : the job failed with this error
         """
-        if (await self._jobs.get(report_id)).kind != REPORT:
+        if (await self._jobs.get(report_id)).kind not in CLOSED:
             raise UnknownJob(f"There is no report {report_id}.")
         found: Json = await self._jobs.result(report_id)
         return found

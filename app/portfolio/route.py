@@ -21,6 +21,7 @@ from app.errors import InvalidRequest
 from app.jobs.job import JOB_ID
 from app.keys.scopes import Scope
 from app.letters.markup import policy_of
+from app.portfolio.comparison_page import comparison_page
 from app.portfolio.report_page import page
 from app.portfolio.report_schema import (
     REPORT_EXAMPLES,
@@ -166,7 +167,7 @@ async def report(
 async def list_reports(
     model_id: ModelId, service: ServiceDep, limit: Limit = 50, cursor: Cursor = None
 ) -> JSONResponse:
-    """A page of the reports whose jobs are still there, as GET /jobs lists them."""
+    """Those whose jobs are still there, as of GET /jobs."""
     paging.check(cursor, JOB_ID)
     listed, following = paging.split(
         await service.reports.newest(model_id, limit + 1, cursor), limit, lambda job: job.id
@@ -177,8 +178,8 @@ async def list_reports(
 @router.get(
     "/reports/{id}",
     name="get_report",
-    summary="Get a report, or its page",
-    response_model=ReportAnswer,
+    summary="Get a report or comparison",
+    response_model=ReportAnswer | ComparisonAnswer,
     responses={
         200: {"description": "The figures, or the page.", "content": {"text/html": {"schema": {"type": "string"}}}},
         **refusals(
@@ -200,9 +201,9 @@ async def get_report(
     form: PageForm = None,
     accept: Accept = "",
 ) -> Response:
-    """The figures that `GET /jobs/{id}/results` returns; `text/html` is one printable file with plots and tables."""
+    """What `GET /jobs/{id}/results` returns, or one file with plots and tables."""
     found = await service.reports.result(report_id)
     if wants_page(form, accept):
-        written = page(found)
+        written = comparison_page(found) if "comparison" in found else page(found)
         return HTMLResponse(written, headers={"Vary": "Accept", "Content-Security-Policy": policy_of(written)})
     return JSONResponse(found, headers={"Vary": "Accept"})

@@ -17,6 +17,7 @@ import pytest
 from app.api.bodies import validated
 from app.jobs import kinds
 from app.ledger.ledger import FILE, Ledger
+from app.portfolio.comparison_page import comparison_page
 from app.portfolio.schema import ComparisonAnswer, ComparisonRequest
 from app.questions.question import job_payload
 from app.registry.ref import ModelRef, Store, model_payload
@@ -218,6 +219,11 @@ def test_a_comparison_is_a_job_whose_digest_the_ledger_has(server: Server) -> No
     lines = server.client.get(f"{address}/results", headers={"Accept": "application/x-ndjson"}).text.splitlines()
     assert len(lines) == 200
     assert sum(json.loads(line)["kept"] is False for line in lines) == answer.comparison.promises.broken
+    one = f"/reports/{address.rpartition('/')[2]}"
+    assert server.client.get(one).content == content
+    page = server.client.get(one, params={"format": "html"}).raise_for_status()
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.text == comparison_page(json.loads(content))
     engine = open_engine(f"sqlite:///{server.state / FILE}")
     try:
         with engine.connect() as connection:

@@ -130,6 +130,15 @@ def test_a_page_answers_five_questions_under_headings_that_ask_them(found: dict[
     assert harder.startswith("Harder for:")
     assert version.startswith("No")
     assert "8 of 40" in version
+    # In short, before everything else.
+    refused = found["records"]["refused"]
+    listed = re.findall("<li>(.*?)</li>", text.split("<h2>")[0])
+    assert listed[0].startswith(f"Without a way to a yes under today’s limits: {none:,} of {refused:,} refused")
+    assert listed[1].startswith(f"Shuts out most alone ({first['blocks']:,}): ")
+    assert [one.partition(":")[0] for one in listed[2:4]] == [
+        "Harder than scores explain for", "Reached by what could be told to all alike",
+    ]  # fmt: skip
+    assert listed[4].startswith("May loan@2 replace loan@1? No, ")
 
 
 def test_a_comparison_says_which_conditions_fail() -> None:
