@@ -5,8 +5,15 @@ from html import escape
 
 from app.questions.answers import Json
 
-WIDTH, LABEL, ROW = 640, 290, 26
-"""Of a plot, of its labels, and the height of a row, in units of the SVG."""
+WIDTH, ROW, NOTE = 640, 46, 110
+"""Of a plot, the height of a row with its label above, and the width of what is said beside a bar, in units of the
+SVG."""
+
+EDGE = 10
+"""Left and right of a scale."""
+
+LETTERS = 56
+"""Of a label: so many fit also on a phone, where letters are larger in these units."""
 
 LEVEL = 0.05
 """Of tests, and of the recommended condition on a new version."""
@@ -15,15 +22,18 @@ STYLE = """
 :root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--line:#d5d9de;--mark:#2f6f9f;--flag:#b5482f;--soft:#9aa5b1}
 @media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--paper:#14181d;--line:#39424d;--mark:#6cb0e0;--flag:#f08a6c}}
 @media print{:root{--ink:#000;--paper:#fff;--line:#bbb;--mark:#2f6f9f;--flag:#b5482f}svg,tr{break-inside:avoid}
-h2,h3,caption{break-after:avoid}}
+svg{max-width:28rem;font-size:17px!important}h2,h3,h2+p,h3+p,caption,thead,tr:first-child{break-after:avoid}}
 body{font:15px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:var(--ink);
 background:var(--paper)}
 h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:2.4rem}h3{font-size:1rem;margin-top:1.6rem}svg{width:100%;height:auto;font-size:13px}
 svg text{fill:currentColor}svg rect,svg circle{fill:var(--mark)}svg .flag{fill:var(--flag)}
 svg line{stroke:var(--mark);stroke-width:2}svg .middle{stroke:var(--soft);stroke-dasharray:3 3;stroke-width:1}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;margin:.5rem 0}
-@media(max-width:40rem){table{font-size:.75rem}th,td{padding:.2rem .15rem!important;overflow-wrap:anywhere}}
 caption{text-align:left}th,td{text-align:left;padding:.2rem .5rem;border-bottom:1px solid var(--line)}
+@media screen and (max-width:40rem){svg{font-size:20px}thead{display:none}table,caption,tbody{display:block}
+tr{display:block;padding:.4rem 0;border-bottom:1px solid var(--line)}
+td{display:flex;justify-content:space-between;gap:1rem;border:0;padding:.1rem 0;text-align:right}
+td:first-child{font-weight:600;text-align:left}td+td::before{content:attr(data-head);text-align:left}}
 """
 
 
@@ -58,13 +68,12 @@ def bars(title: str, rows: Sequence[tuple[str, float, str]], *, most: float | No
     longest = most or max((value for _, value, _ in rows), default=0.0) or 1.0
     drawn = []
     for k, (label, value, note) in enumerate(rows):
-        y, width = ROW * k + 4, (WIDTH - LABEL - 110) * value / longest
+        y, width = ROW * k + 22, (WIDTH - NOTE) * value / longest
         drawn.append(
-            f'<text x="{LABEL - 8}" y="{y + 14}" text-anchor="end">{escape(_short(label))}</text>'
-            f'<rect x="{LABEL}" y="{y}" width="{width:.1f}" height="18"/>'
-            f'<text x="{LABEL + width + 6:.1f}" y="{y + 14}">{escape(note)}</text>'
+            f'{_label(label, y)}<rect x="0" y="{y}" width="{width:.1f}" height="16"/>'
+            f'<text x="{width + 8:.1f}" y="{y + 14}">{escape(note)}</text>'
         )
-    return _svg(title, ROW * len(rows) + 6, drawn)
+    return _svg(title, ROW * len(rows), drawn)
 
 
 def points(title: str, rows: Sequence[tuple[str, float, float, float, bool]]) -> str:
@@ -76,34 +85,42 @@ def points(title: str, rows: Sequence[tuple[str, float, float, float, bool]]) ->
     """
 
     def at(value: float) -> str:
-        return f"{LABEL + (WIDTH - LABEL - 20) * value:.1f}"
+        return f"{EDGE + (WIDTH - 2 * EDGE) * value:.1f}"
 
     height = ROW * len(rows)
     drawn = [f'<line class="middle" x1="{at(0.5)}" x2="{at(0.5)}" y1="0" y2="{height}"/>']
     drawn += [
-        f'<text x="{at(tick)}" y="{height + 16}" text-anchor="{anchor}">{text}</text>'
+        f'<text x="{at(tick)}" y="{height + 20}" text-anchor="{anchor}">{text}</text>'
         for tick, anchor, text in ((0.0, "start", "0: easier"), (0.5, "middle", "0.5"), (1.0, "end", "1: harder"))
     ]
     for k, (label, low, value, high, marked) in enumerate(rows):
-        y = ROW * k + 13
+        y = ROW * k + 30
         drawn.append(
-            f'<text x="{LABEL - 8}" y="{y + 4}" text-anchor="end">{escape(_short(label))}</text>'
-            f'<line x1="{at(low)}" x2="{at(high)}" y1="{y}" y2="{y}"/>'
+            f'{_label(label, y - 8)}<line x1="{at(low)}" x2="{at(high)}" y1="{y}" y2="{y}"/>'
             f'<circle class="{"flag" if marked else "calm"}" cx="{at(value)}" cy="{y}" r="5"/>'
         )
-    return _svg(title, height + 22, drawn)
+    return _svg(title, height + 28, drawn)
+
+
+def _label(label: str, y: float) -> str:
+    """The name of a row, above what is drawn from `y` on."""
+    short = label if len(label) <= LETTERS else label[: LETTERS - 1] + "…"
+    return f'<text x="0" y="{y - 5}">{escape(short)}</text>'
 
 
 def _svg(title: str, height: int, drawn: Sequence[str]) -> str:
     return f'<svg role="img" aria-label="{escape(title)}" viewBox="0 0 {WIDTH} {height}">{"".join(drawn)}</svg>'
 
 
-def _short(label: str) -> str:
-    return label if len(label) <= 35 else label[:34] + "…"
-
-
 def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table with a caption, names of its columns, and rows of texts or numbers."""
     head = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join(
+        f"<tr>{''.join(_cell(name, cell) for name, cell in zip(heads, row, strict=True))}</tr>" for row in rows
+    )
     return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(head: str, value: object) -> str:
+    """A cell; on a phone each is a line that begins with the name of its column."""
+    return f'<td data-head="{escape(head)}">{escape(f"{value:,}" if isinstance(value, int) else str(value))}</td>'

@@ -22,8 +22,6 @@ LIMITS = {
 }  # fmt: skip
 """Limits in words."""
 
-NO_GROUP = "no group that is shown"
-
 NAMED = 3
 """Limits that sentences name; a table has all."""
 
@@ -61,7 +59,8 @@ def _short(found: Json, compared: Json | None) -> str:
     shut_out = proven + found["preclusion"]["open"]
     lines = [f"Without a way to a yes under today’s limits: {shut_out:,} of {refused:,} refused ({proven:,} proven)."]
     if limits:
-        lines.append(f"Shuts out most alone ({limits[0]['blocks']:,}): {_limit(limits[0], found['labels'])}.")
+        first = f"{_limit(limits[0], found['labels'])} ({limits[0]['blocks']:,})"
+        lines.append(f"The limit that alone shuts out most: {first}.")
     if found["groups"]:
         lines.append(_beyond(found))
     if ways:
@@ -74,9 +73,19 @@ def _short(found: Json, compared: Json | None) -> str:
 
 def _beyond(found: Json) -> str:
     """For which groups it is harder than scores explain."""
-    costs = [one for compared in found["groups"] for one in _costs(compared)]
-    beyond = [row["group"] for row, one in costs if _flagged(one) and (one["value_at_equal_score"] or 0.0) > 0.5]
-    return f"Harder than scores explain for: {', '.join(beyond) or NO_GROUP}."
+    beyond = _named(found, lambda one: _flagged(one) and (one["value_at_equal_score"] or 0.0) > 0.5)
+    return f"Harder than scores explain for: {beyond}."
+
+
+def _named(found: Json, chosen: Callable[[Json], bool]) -> str:
+    """The groups that are chosen by how hard it is for them by cost."""
+    names = [
+        f"{found['labels'].get(compared['by'], compared['by'])} {row['group']}"
+        for compared in found["groups"]
+        for row, one in _costs(compared)
+        if chosen(one)
+    ]
+    return ", ".join(names) or "no group that is shown"
 
 
 def _head(found: Json) -> str:
@@ -220,10 +229,9 @@ def _groups(found: Json) -> str:
     tables = found["groups"]
     if not tables:
         return ""
-    costs = [one for compared in tables for one in _costs(compared)]
-    harder = [row["group"] for row, one in costs if one["p"] <= LEVEL and one["value"] > 0.5]
+    harder = _named(found, lambda one: one["p"] <= LEVEL and one["value"] > 0.5)
     text = (
-        f"Harder for: {', '.join(harder) or NO_GROUP}. {_beyond(found)} “Harder” is the chance that a member’s way "
+        f"Harder for: {harder}. {_beyond(found)} “Harder” is the chance that a member’s way "
         "costs more than that of an applicant of the other groups, or that only the member has none; 0.5 is alike. p "
         "says how often chance alone shows as much, adjusted for all comparisons of a table; at most 0.05 counts as a "
         "difference. “At equal score” compares within tenths of the model’s score. Costs are the lender’s own weights, "

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from app.portfolio.comparison_page import comparison_page
-from app.portfolio.page_parts import LABEL, WIDTH, bars, points
+from app.portfolio.page_parts import EDGE, WIDTH, bars, points
 from app.portfolio.report_page import page
 from tests.portfolio.test_report import FIXED, reported
 from tests.registry.loan import loan_records
@@ -66,10 +66,11 @@ def test_it_is_one_small_file_that_fetches_and_runs_nothing(found: dict[str, Any
 
 def test_columns_have_names_and_labels_fit(found: dict[str, Any]) -> None:
     assert not re.search("<th[^>]*></th>", page(found))
-    (label,) = re.findall(r'text-anchor="end">([^<]*)<', bars("t", [("Monthly payments on other debts", 1.0, "1")]))
-    # A letter of the plots is 8 units wide at most, on average.
-    assert label.startswith("Monthly payments")
-    assert 8 * len(label) <= LABEL - 8
+    long = "Monthly payments on other debts, and on all those that nobody has asked about"
+    label, _ = re.findall(r"<text[^>]*>([^<]*)<", bars("t", [(long, 1.0, "1")]))
+    # On a phone a letter of the plots is 11 units wide at most, on average.
+    assert label.startswith("Monthly payments on other debts, and")
+    assert 11 * len(label) <= WIDTH
 
 
 def test_names_are_text(found: dict[str, Any]) -> None:
@@ -134,7 +135,8 @@ def test_a_page_answers_five_questions_under_headings_that_ask_them(found: dict[
     refused = found["records"]["refused"]
     listed = re.findall("<li>(.*?)</li>", text.split("<h2>")[0])
     assert listed[0].startswith(f"Without a way to a yes under today’s limits: {none:,} of {refused:,} refused")
-    assert listed[1].startswith(f"Shuts out most alone ({first['blocks']:,}): ")
+    assert listed[1].startswith("The limit that alone shuts out most: ")
+    assert listed[1].endswith(f" ({first['blocks']:,}).")
     assert [one.partition(":")[0] for one in listed[2:4]] == [
         "Harder than scores explain for", "Reached by what could be told to all alike",
     ]  # fmt: skip
@@ -160,5 +162,5 @@ def test_bars_and_points_are_to_scale() -> None:
     (dot,) = root.iterfind("circle")
     assert dot.attrib["cx"] == middle.attrib["x1"]
     assert dot.attrib["class"] == "flag"
-    assert float(interval.attrib["x2"]) == WIDTH - 20
-    assert float(interval.attrib["x1"]) == LABEL + 0.25 * (WIDTH - LABEL - 20)
+    assert float(interval.attrib["x2"]) == WIDTH - EDGE
+    assert float(interval.attrib["x1"]) == EDGE + 0.25 * (WIDTH - 2 * EDGE)
