@@ -36,9 +36,10 @@ from app.recourse.actions.action_set import ActionSet
 from app.recourse.answer_part import EXACT, AnswerPart
 from app.recourse.features import Feature
 from app.recourse.models.meter import Meter
-from app.recourse.offers import directions, offers
+from app.recourse.offers import offers
 from app.recourse.problem import RecourseProblem
 from app.recourse.solve import METHODS, solve
+from app.recourse.terms import directions
 from app.registry.ref import ModelRef
 from app.registry.version import LoadedModel
 

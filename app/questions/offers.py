@@ -12,9 +12,10 @@ from app.recourse.answer_part import EXACT, AnswerPart
 from app.recourse.counterfactual import Counterfactual, FutureCertificate
 from app.recourse.features import Better, Feature, RawValue
 from app.recourse.models.score import PointScale
-from app.recourse.offers import NO_OFFER, NoOffer, Offers, offers, terms_of
+from app.recourse.offers import NO_OFFER, NoOffer, Offers, offers
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, Status
+from app.recourse.terms import terms_of
 
 NOT_ALL_WARNING = (
     "There are too many combinations of terms to ask the model about all of them: {:,} were asked about, so that a "

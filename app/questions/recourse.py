@@ -27,11 +27,12 @@ from app.recourse.actions.sentences import months_text
 from app.recourse.answer_part import EXACT, FULL, AnswerPart
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Yields
-from app.recourse.offers import best_offer, directions
+from app.recourse.offers import best_offer
 from app.recourse.problem import RecourseProblem
 from app.recourse.reports import SurrogateReport
 from app.recourse.result import Diagnostics, RecourseResult, Status
 from app.recourse.solve import METHODS, solve
+from app.recourse.terms import directions
 from app.recourse.verdict import NONE_EXISTS, SENTENCES, UNPROVEN, Reason, Relaxation, Verdict
 from app.recourse.ways import named_ways
 

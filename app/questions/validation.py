@@ -13,8 +13,8 @@ from app.recourse.actions.constraints import check_constraints
 from app.recourse.actions.wishes import check_wishes
 from app.recourse.certificate_params import CertificateParams, check_moments, check_noise
 from app.recourse.features import Better, escape
-from app.recourse.offers import directions, terms_of
 from app.recourse.solve import METHODS
+from app.recourse.terms import directions, terms_of
 from app.registry.version import RegisteredModel
 
 Check = Callable[[], Any]

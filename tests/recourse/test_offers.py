@@ -212,6 +212,21 @@ def test_the_offer_beside_an_answer_keeps_the_terms_that_were_asked_for() -> Non
     assert (spent.model_calls, spent.model_rows) == (2, sum(map(len, spy.asked)))
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_the_best_of_many_offers_is_that_of_all_combinations_but_few_are_asked_about(seed: int) -> None:
+    amount = replace(AMOUNT, min=0, max=4000, step=1)
+    space = FeatureSpace([amount, replace(TERM, min=4, max=72, max_change=None)])
+    most = np.random.default_rng(seed).permutation(3000)[:73] * (np.arange(73) != 40)
+    asked, spy = ask(
+        space, lambda X: most[X[:, 1].astype(int)] - X[:, 0] - 0.5 * (X[:, 1] == 40.0), [4000.0, 40.0],
+        rows_raw=np.array([[4000.0, 40.0], [0.0, 4.0]]),
+    )  # fmt: skip
+    offer, _ = best_offer(asked)
+    assert offer is not None
+    assert offer.row_raw.tolist() == [most[4:].max(), 4 + most[4:].argmax()]
+    assert sum(map(len, spy.asked)) < 3_000
+
+
 def test_nothing_is_offered_beside_an_answer_where_no_direction_is_known() -> None:
     space = FeatureSpace([INCOME, TERM])
     asked, spy = ask(space, lambda X: -1.0 + X[:, 1], [5.0, 0.0], rows_raw=np.ones((9, 2)))
