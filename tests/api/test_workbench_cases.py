@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from app.api.examples import APPLICANT, DEMO_MODEL
+from tests.api.test_workbench import MOST_ON_A_PATH
 from tests.browser import Open, Page, text, violations
 from tests.conftest import Running
 
@@ -41,7 +42,13 @@ def open_case(page: Page) -> None:
 @pytest.mark.slow
 def test_a_letter_is_found_seen_and_recorded_as_sent_in_five_clicks(workbench: Open, demo: Running) -> None:
     recourse_id = store(demo, "five clicks")
-    page = workbench(prepare=lambda page: page.add_init_script(COUNT_CLICKS), bypass_csp=True, reduced_motion="reduce")
+    read: list[str] = []
+
+    def watch(page: Page) -> None:
+        page.add_init_script(COUNT_CLICKS)
+        page.on("request", lambda request: read.append(request.url))
+
+    page = workbench(prepare=watch, bypass_csp=True, reduced_motion="reduce")
     find(page, "five clicks")
     page.wait_for_selector("#case-form a")  # the only case of this reference opens by itself
     assert text(page, "#case-title") == "Case five clicks"
@@ -56,6 +63,7 @@ def test_a_letter_is_found_seen_and_recorded_as_sent_in_five_clicks(workbench: O
     page.click("#letter-record")
     page.wait_for_selector("#letter-said .note")
     assert page.evaluate("() => window.clicks") <= 4
+    assert sum(len(httpx.get(url).content) for url in read if "/workbench" in url) < MOST_ON_A_PATH
     assert text(page, "#letter-said").startswith("Recorded as sent by post, ")
     for said in ("Ms Ada Example 1 Street", "Application of 1 March 2026"):
         assert said in text(page, "#letter-text")

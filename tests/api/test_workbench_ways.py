@@ -94,6 +94,7 @@ def test_ways_stand_side_by_side_and_say_what_differs(workbench: Open) -> None:
         assert decisions[-1]["favourable"]
         assert page.locator(f"{card} .path .rail").count() == 1 + len(decisions)
     page.click(".card:nth-child(1) .specialists summary")
+    page.wait_for_selector(".card:nth-child(1) .specialists .way")
     assert "Worst-case bound under shift" in text(page, ".card:nth-child(1)")
     assert violations(page) == []
     page.set_viewport_size({"width": 390, "height": 844})

@@ -1,11 +1,11 @@
 /** An answer: why the model says no, changes that lead to a yes or why none was found, and terms that would do. */
 
 import { fetchJson } from "./api.js";
-import { followBounds, futureEntry, promise, promisedCell, promisedHead } from "./certificate.js";
 import { chance, scale } from "./decision.js";
 import { $, button, fill, h, table } from "./dom.js";
 import { counted, formatDate, formatNumber, formatShort, formatValue, inHundred, outOfHundred } from "./format.js";
 import { workButton } from "./jobs.js";
+import { futureEntry, promise, promisedCell, promisedHead } from "./promise.js";
 import { offersRequest } from "./request.js";
 import { featureNamed } from "./state.js";
 import { storeForm } from "./store.js";
@@ -95,8 +95,6 @@ export function showAnswer(answer, asked, actions) {
     provenance(answer),
   );
   $("answer-status").textContent = $("answer-body").querySelector("h3")?.textContent ?? "";
-  const bounds = answer.plan?.validity;
-  if (bounds?.status === "pending") followBounds(bounds.job);
 }
 
 /** For a reviewer: a refusal that other trainings of the model would not give. */

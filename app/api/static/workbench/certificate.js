@@ -1,4 +1,4 @@
-/** The certificate of a counterfactual: what future models say; for specialists, its bounds under shift and noise. */
+/** The certificate of a counterfactual, for specialists: what future models say, its bounds under shift and noise. */
 
 import { fetchJson } from "./api.js";
 import { axes } from "./curve.js";
@@ -14,7 +14,8 @@ import {
   upperBound,
 } from "./format.js";
 import { problemNote, runJob } from "./jobs.js";
-import { futureNoun, futureSource, readyFutures, stressName } from "./state.js";
+import { entry, invalidationRate } from "./promise.js";
+import { futureSource, stressName } from "./state.js";
 
 /** Where the moments behind a bound come from. */
 const ESTIMATES = {
@@ -31,12 +32,6 @@ function estimateText({ gelbrich: { moments }, estimated }) {
   if (!estimated) return moments === "isotropic" ? `${about}, ${ESTIMATES.isotropic}` : about;
   return ESTIMATES[moments] ?? `estimated: ${moments}`;
 }
-
-/** Share of noisy copies that get a no: measured, else from the model's slope, else null. */
-export const invalidationRate = (noise) => noise.monte_carlo ?? noise.closed_form;
-
-/** What is promised about retraining; null where nothing is. */
-export const promise = (future) => future && h("dl.certificate.promise", ...futureEntry(future));
 
 export function certificate({ validity: { noise, shift, joint, future }, report }) {
   const estimate = shift && estimateText(shift);
@@ -73,38 +68,6 @@ function stressEntry(stressed) {
     `or the odds of a good outcome are halved or doubled. Hardest of the changes tried: more ${stressName(stressed)}, ` +
     `with ${models} models. How likely it is, nobody knows.`;
   return [h("dt", "If applicants change"), h("dd", h("figure", drawing, h("figcaption.hint", text)))];
-}
-
-/** How like the model its stand-ins are. */
-function agreeing({ source }) {
-  const agreement = readyFutures()?.agreement ?? null;
-  return source === "stand_in" && agreement !== null
-    ? `Stand-in models agree with this model on ${inHundred(agreement)} records.`
-    : "";
-}
-
-/** The share of future models that is promised: what was kept before, where that is less than what is measured now. */
-function promised({ measured, kept_before: before, interval }) {
-  const share = measured?.share ?? interval[0];
-  if (before && before.share < share) return before;
-  return { share, interval: measured ? undefined : interval };
-}
-
-/** The head of a column with such shares: what is counted, and on which condition. */
-export const promisedHead = ({ source, records }) =>
-  `${readable(futureNoun(source))} that accept this if ` +
-  `${records === "same" ? "the model is trained again on the same records" : "applicants stay as they are"}, of 100`;
-
-/** A cell of that column. */
-export function promisedCell(future) {
-  const [least, most] = [Math.floor(100 * promised(future).share + 1e-9), Math.ceil(100 * future.interval[1] - 1e-9)];
-  return most < 50 ? `at most ${most}` : least > 0 ? `at least ${least}` : "not known";
-}
-
-export function futureEntry(future) {
-  const { share, interval } = promised(future);
-  const drawn = { interval, asked: future.asked };
-  return entry("If the lender trains its model again", share, future.promise, agreeing(future), drawn);
 }
 
 const shiftEntry = ({ lower, radius, moments }, estimate) =>
@@ -164,28 +127,16 @@ function reportEntry(report) {
   );
 }
 
-/**
- * One statement of the certificate.
- * @param share from 0 to 1, drawn as a bar
- * @param drawn the interval of the share, and what was asked for
- */
-const entry = (term, share, text, source, drawn = {}) => [
-  h("dt", term),
-  h("dd", shareBar(Math.max(0, share), drawn), text, source && h("small.hint", ` ${source}`)),
-];
-
-/** A share as a bar: green where it is as much as was asked for, red where it is less than a half. */
-function shareBar(share, { interval, asked = null }) {
-  const [low, high] = interval ?? [0, 0];
-  const style = { "--share": `${100 * share}%`, "--low": `${100 * low}%`, "--high": `${100 * high}%` };
-  const kind = asked === null ? "" : share >= asked ? ".good" : share >= 0.5 ? ".fair" : ".poor";
-  return h(`span.share${kind}`, { "aria-hidden": "true", style }, h("i"), interval && h("b"));
-}
-
 const noiseText = (std) =>
   typeof std === "number" ? `standard deviation ${formatShort(std)} in standardised units` : "as set for each number";
 
-export function planBounds({ validity: { future, ...bounds } }, members) {
+/** Put the bounds of a plan into the page, in place of `place`; the exact one once its job has computed it. */
+export function showBounds(place, plan, members) {
+  place.replaceWith(planBounds(plan, members));
+  if (plan.validity.status === "pending") followBounds(plan.validity.job);
+}
+
+function planBounds({ validity: { future, ...bounds } }, members) {
   return h(
     "div.note",
     { id: "together" },
@@ -205,7 +156,7 @@ function boundPart({ lower, upper, exact, status }, members) {
 }
 
 /** Show the exact bound of the plan on the page once its job has computed it. @param job address of the job */
-export async function followBounds(job) {
+async function followBounds(job) {
   // Another answer may be on the page by then.
   const shown = $("together");
   const place = $("bounds-job");

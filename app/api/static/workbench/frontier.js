@@ -1,12 +1,12 @@
 /** The frontier: one question at several values of a knob, as a curve and as a table. */
 
 import { isAborted } from "./api.js";
-import { invalidationRate, promisedCell, promisedHead } from "./certificate.js";
 import { curveDrawing } from "./curve.js";
 import { $, button, debounce, fill, h, table } from "./dom.js";
 import { formatNumber, outOfHundred } from "./format.js";
 import { problemNote, submit } from "./jobs.js";
 import { knobName, knobValue, knobValues } from "./method.js";
+import { invalidationRate, promisedCell, promisedHead } from "./promise.js";
 import { frontierRequest } from "./request.js";
 import { FUTURE_VALIDITY, state } from "./state.js";
 import { changeCount, wayParts } from "./ways.js";

@@ -3,10 +3,10 @@
  * probability or points from the no to the yes, its effort, and what sets it apart from those before it.
  */
 
-import { certificate, planBounds, promise } from "./certificate.js";
 import { outcome } from "./decision.js";
-import { h } from "./dom.js";
+import { h, later } from "./dom.js";
 import { counted, digitsApart, formatMonths, formatShort, formatValue, rating } from "./format.js";
+import { promise } from "./promise.js";
 import { baseFeatures, chosenModel, derivedFeatures, featureNamed, pointsNeeded, state, threshold } from "./state.js";
 import { wishButtons } from "./wishes.js";
 
@@ -102,7 +102,7 @@ function rail(before, after) {
  * @param onWish where the person rules out a change; null for no such buttons
  */
 export function wayParts(counterfactual, factual, onWish = null) {
-  const { cost, takes_months: months, validity } = counterfactual;
+  const { takes_months: months, validity } = counterfactual;
   return [
     h("div.part", promise(validity.future)),
     h(
@@ -111,17 +111,23 @@ export function wayParts(counterfactual, factual, onWish = null) {
       followList(counterfactual),
       months > 0 && h("p.takes", `It takes about ${formatMonths(months)}.`),
     ),
-    h(
-      "details.specialists.part",
-      h("summary", "For specialists"),
-      certificate(counterfactual),
-      h(
-        "p.hint",
-        `Cost: ${formatShort(cost.total)}. The sum of all changes, in how far apart people are, with the lender’s weights; a ` +
-          "change of category counts 1.",
-      ),
-    ),
+    specialistsPart(counterfactual),
   ];
+}
+
+/** The certificate, which comes when it is unfolded. */
+function specialistsPart(counterfactual) {
+  const place = h("div");
+  const show = later("certificate", "certificate");
+  const ontoggle = async () => place.firstChild ?? place.replaceChildren(await show(counterfactual));
+  const cost = `Cost: ${formatShort(counterfactual.cost.total)}. The sum of all changes, in how far apart people are, `;
+  return h(
+    "details.specialists.part",
+    { ontoggle },
+    h("summary", "For specialists"),
+    place,
+    h("p.hint", `${cost}with the lender’s weights; a change of category counts 1.`),
+  );
 }
 
 /** The features that the person changes. */
@@ -166,10 +172,11 @@ export function waysTitle({ counterfactuals: ways }) {
   ];
 }
 
-export const waysParts = (answer, onWish) => [
-  wayCards(answer, onWish),
-  answer.plan && planBounds(answer.plan, ordered(answer)),
-];
+export function waysParts(answer, onWish) {
+  const bounds = h("div");
+  if (answer.plan) later("certificate", "showBounds")(bounds, answer.plan, ordered(answer));
+  return [wayCards(answer, onWish), bounds];
+}
 
 /** @param before those that are shown before it @param least cost of any way */
 function card(way, before, least, factual, onWish) {
