@@ -18,7 +18,7 @@ from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.phrases import fill
 from app.recourse.actions.sentences import about_text, change_text, days_text, in_weeks, title_text
 from app.recourse.actions.timing import DAYS_PER_MONTH
-from app.recourse.features import Better, Feature, RawValue, Takes
+from app.recourse.features import Better, Feature, FeatureType, RawValue, Takes
 from app.recourse.features.expression import parse_expression
 from app.recourse.method_run import UNSEEN_WARNING
 from app.recourse.models.score import PointScale
@@ -121,6 +121,7 @@ def notice_of(
         applied_on=None if applied_on is None else language.date_text(applied_on.isoformat()),
         asked=tuple(_lines([one.name for one in facts.features if one.terms], facts.applicant, features, language)),
         missing=missing,
+        timed=any(_moves(feature, valid_months) for feature in facts.features),
         unseen=any(UNSEEN_WARNING in warning for warning in answer.get("warnings", ())),
         precluded=(answer.get("precluded") or {}).get("status") == "proven",
         accepts_some=bool((answer.get("nearest") or {}).get("favourable")),
@@ -141,7 +142,7 @@ def notice_of(
         unreported=tuple(title_text(features[name]) for name in unknown),
         ways=ways,
         offer=offer,
-        offer_promise=" ".join(_promise(facts, answer["offer"], features, language)) or None if offer else None,
+        offer_promise=_offer_promise(facts, features, language) if offer else None,
         long_left_out=left_out,
         alike=" ".join(alike) or None,
         tried=_tried(facts, found, answer["offer"] if offer else {}),
@@ -222,6 +223,13 @@ def _offer(facts: Facts, features: Mapping[str, Feature], language: Language, le
         said = fill(language.unchanged if new == asked else language.applied, {"to": new, "from": asked})
         lines.append(f"{title_text(feature)}: {said}")
     return tuple(lines)
+
+
+def _offer_promise(facts: Facts, features: Mapping[str, Feature], language: Language) -> str | None:
+    """What is promised of the offer, without how far applicants may change."""
+    future = facts.answer["offer"].get("future")
+    known = {"future": future and {**future, "stressed": None}}
+    return " ".join(_promise(facts, known, features, language)) or None
 
 
 def _is_limited(question: Json) -> bool:
@@ -330,6 +338,13 @@ def _ages(facts: Facts, one: Json) -> bool:
     return any(one["applicant"][name] != facts.applicant[name] for name in moving)
 
 
+def _moves(feature: Feature, months: float) -> bool:
+    """Whether time alone changes a feature within so many months, as the search counts time."""
+    moves = feature.moves_with_time
+    least = 1.0 if feature.type is FeatureType.INTEGER else 0.0
+    return moves is not None and abs(moves.per_year) * months / 12.0 >= least
+
+
 def _probabilities(answer: Json) -> list[float | None]:
     """Of the record, and after each way."""
     decisions = [answer["factual"], *(one["validity"]["current"] for one in answer["counterfactuals"])]
@@ -347,8 +362,9 @@ def _accepted(found: Json) -> AcceptedValues:
 
 
 def _steps(one: Json) -> list[str]:
-    """Names of the features that the applicant changes on this way, in order."""
-    return [change["feature"] for change in changes_in_order(one) if not change.get("by_time")]
+    """Names of the features that the applicant changes on this way, in order; a value to state comes first."""
+    own = (change for change in changes_in_order(one) if not change.get("by_time"))
+    return [change["feature"] for change in sorted(own, key=lambda change: change["from"] is not None)]
 
 
 def _enough(one: Json) -> int | None:

@@ -64,7 +64,7 @@ class NoticeWay(AnswerPart):
     counted: tuple[str, ...]
     """What that is, but for what no letter names."""
     enough: int | None
-    """After how many steps today's model says yes; null where it takes all, or is not known."""
+    """After how many steps today's model says yes; null where that takes all, or is unknown."""
     rating: str | None
     """The model's rating then; null where it has points, or a value is not known yet."""
     points: str | None
@@ -75,7 +75,7 @@ class NoticeWay(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(AnswerPart):
-    """A letter to an applicant, made of a recorded answer; the same record gives the same letter."""
+    """A letter to an applicant; the same recorded answer gives the same letter."""
 
     id: str
     """Of the recourse."""
@@ -106,19 +106,21 @@ class Notice(AnswerPart):
     refused: bool
     """Whether the model refuses the application."""
     accepted: bool
-    """Neither of both where the model was not asked in time."""
+    """Neither where the model was not asked in time."""
+    timed: bool
+    """Whether time changes the application."""
     unseen: bool
-    """Whether values are unlike all in the records of the model."""
+    """Whether values are unlike those of the records."""
     precluded: bool
-    """Whether the model is proven to refuse every record within reach."""
+    """Whether the model is proven to refuse all within reach."""
     accepts_some: bool
-    """Whether today's model accepts a change, but none that lasts as the request asks."""
+    """Whether today's model accepts changes, but none lasts as asked."""
     limited: bool
     """Whether the request rules changes out."""
     left_out: tuple[str, ...]
     """What it rules out."""
     reach_until: str | None
-    """By when a change had to be possible; null where none takes time."""
+    """By when changes had to be possible; null where none takes time."""
     rating: str | None
     """How the model rates the application, from 0 to 100."""
     least_rating: str | None
@@ -126,21 +128,21 @@ class Notice(AnswerPart):
     points: str | None
     """Its points today; null for a model without."""
     least_points: str | None
-    """The fewest points that it accepts; null also where fewer are better."""
+    """The fewest that it accepts; null also where fewer are better."""
     most_points: str | None
-    """The most points that it accepts, where fewer are better."""
+    """The most that it accepts, where fewer are better."""
     reasons: tuple[NoticeReason, ...]
-    """The principal reasons, the most important one first."""
+    """The principal reasons, the most important first."""
     compared_with: str | None
     """Whom the reasons compare the applicant with."""
     unnamed: str | None
-    """Share of what lowered the score that no letter names; null where it is small."""
+    """Share of what lowered the score that is not named; null where small."""
     reported: tuple[str, ...]
     """What the bureau reported, where the letter states it."""
     unreported: tuple[str, ...]
     """What it did not know, likewise."""
     ways: tuple[NoticeWay, ...]
-    """What the applicant can change, a way each, in at most five steps."""
+    """What the applicant can change, in at most five steps each."""
     offer: tuple[str, ...]
     """Other terms that today's model accepts, a line each."""
     offer_promise: str | None
@@ -152,7 +154,7 @@ class Notice(AnswerPart):
     tried: int | None
     """Future models behind the shares in promises."""
     valid_until: str
-    """Until when the answer is to hold; earlier than it expires where a backtest says so."""
+    """Last day; before the answer expires where a backtest says so."""
 
 
 def _names(record: Any) -> set[str]:

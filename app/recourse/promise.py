@@ -20,7 +20,8 @@ from app.recourse.models.committee import ROUNDING
 class PromisePhrases(InputPart):
     """The sentences of one language about future models, with places for words; by default English, to the lender.
 
-    ``{n}`` is a number of models in 100, ``{models}`` the kind of models.
+    ``{n}`` is a number of models in 100, ``{models}`` the kind of models, of which ``{tried}`` were tried: ``{yes}``
+    accept, ``{no}`` refuse.
     """
 
     stay: str = "If applicants stay as they are, at least {n} in 100 {models} accept this."
@@ -166,7 +167,8 @@ def _first(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
     if measured := future.get("measured"):
         return _filled(phrases.measured, {"n": _floor(measured["share"])})
     least, most = _least(future["interval"]), _most(future["interval"])
-    words = {"n": least, "models": _models(future, phrases)}
+    yes, tried = round(future["probability"] * future["models"]), future["models"]
+    words = {"n": least, "models": _models(future, phrases), "yes": yes, "no": tried - yes, "tried": tried}
     if most < HALF:
         return _filled(phrases.at_most, words | {"n": most})
     if least < HALF and future["probability"] < HALF / 100:

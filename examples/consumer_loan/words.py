@@ -93,7 +93,7 @@ REASONS: dict[str, ReasonWords] = {
     "amount": ReasonWords(code="R06"),
     "term": ReasonWords(code="R07", too_high="Repayment term too long", too_low="Repayment term too short"),
     "employment": ReasonWords(code="R08", too_low="Too short a time in the current job"),
-    "savings": ReasonWords(code="R09", too_low="Too little savings"),
+    "savings": ReasonWords(code="R09", too_low="Savings too low"),
     "housing": ReasonWords(code="R10"),
     "purpose": ReasonWords(code="R11"),
     "guarantor": ReasonWords(code="R12", too_low="No guarantor for the loan"),

@@ -112,7 +112,7 @@ CODES: dict[str, dict[str, str]] = {
         "A65": "unknown, or none",
     },
     "employment_duration": {
-        "A71": "unemployed",
+        "A71": "none, unemployed",
         "A72": "under 1 year",
         "A73": "1 to 4 years",
         "A74": "4 to 7 years",
@@ -147,7 +147,7 @@ CODES: dict[str, dict[str, str]] = {
 GERMAN_UNITS = {"months": "Monate", "years": "Jahre"}
 
 GERMAN: dict[str, str] = {
-    "status": "Girokonto", "duration": "Laufzeit", "credit_history": "Frühere Kredite", "purpose": "Verwendungszweck",
+    "status": "Girokonto", "duration": "Laufzeit", "credit_history": "Bisherige Kredite", "purpose": "Verwendungszweck",
     "amount": "Kreditbetrag", "savings": "Ersparnisse", "employment_duration": "Zeit im jetzigen Arbeitsverhältnis",
     "installment_rate": "Rate als Anteil am Einkommen", "personal_status_sex": "Familienstand und Geschlecht",
     "other_debtors": "Mitantragsteller oder Bürgen", "present_residence": "Wohndauer",
@@ -165,7 +165,7 @@ GERMAN_LEVELS: dict[str, tuple[str, ...]] = {
     "purpose": ("Neuwagen", "Gebrauchtwagen", "Möbel oder Einrichtung", "Radio oder Fernseher", "Haushaltsgeräte",
                 "Reparaturen", "Ausbildung", "Umschulung", "Geschäft", "Sonstiges"),
     "savings": ("unter 100 DM", "100 bis 500 DM", "500 bis 1.000 DM", "1.000 DM oder mehr", "unbekannt, oder keine"),
-    "employment_duration": ("arbeitslos", "unter 1 Jahr", "1 bis 4 Jahre", "4 bis 7 Jahre", "7 Jahre oder mehr"),
+    "employment_duration": ("keine, arbeitslos", "unter 1 Jahr", "1 bis 4 Jahre", "4 bis 7 Jahre", "7 Jahre oder mehr"),
     "personal_status_sex": ("Mann, geschieden oder getrennt", "Frau, geschieden, getrennt oder verheiratet",
                             "Mann, ledig", "Mann, verheiratet oder verwitwet"),
     "other_debtors": ("keine", "Mitantragsteller", "Bürge"),
@@ -241,16 +241,16 @@ TAKES = {"status": 1, "savings": 3, "other_installment_plans": 3}
 
 SENTENCES: dict[str, tuple[Sentence, Sentence]] = {
     "status": (
-        Sentence(to={"A12": "Have 0 DM or more in your checking account",
-                     "A13": "Have 200 DM or more in your checking account"}),
-        Sentence(to={"A12": "0 DM oder mehr auf dem Girokonto haben",
-                     "A13": "200 DM oder mehr auf dem Girokonto haben"}),
+        Sentence(to={"A12": "Have 0 DM or more in your checking account until we decide",
+                     "A13": "Have 200 DM or more in your checking account until we decide"}),
+        Sentence(to={"A12": "Bis wir entscheiden, 0 DM oder mehr auf dem Girokonto haben",
+                     "A13": "Bis wir entscheiden, 200 DM oder mehr auf dem Girokonto haben"}),
     ),
     "duration": (Sentence(any="Repay over {to} instead of {from}"),
                  Sentence(any="Über {to} statt über {from} zurückzahlen")),
     "amount": (Sentence(decrease="Ask for a smaller loan: {to} instead of {from}"),
                Sentence(decrease="Einen kleineren Kredit beantragen: {to} statt {from}")),
-    "savings": (Sentence(any="Have savings of {to}"), Sentence(any="{to} angespart haben")),
+    "savings": (Sentence(any="Have savings of {to}"), Sentence(any="{to} ansparen")),
     "other_debtors": (Sentence(to={"A102": "Find a co-applicant", "A103": "Find a guarantor"}),
                       Sentence(to={"A102": "Gemeinsam mit jemandem beantragen", "A103": "Jemanden finden, der bürgt"})),
     "other_installment_plans": (Sentence(to={"A143": "Pay off your other instalment plans"}),

@@ -127,13 +127,17 @@ def test_a_refusal_in_english() -> None:
         "- Late payments: no record -",
         "- Guarantor: no -",
         "- Housing not stated What you can change",
-        "application changes, this makes up for the reasons above and leads to a yes from today's model (we reckon "
-        "about 90 days for it): 1.",
+        "application changes, this leads to a yes from today's model, even where reasons above remain (we assume about "
+        "90 days for it): 1.",
         "1. Reduce the loan amount from 20,800 EUR to 15,700 EUR. 2. Find a guarantor.",
         "then rates your application 92. If future applicants are like today's, at least 94 in 100 new versions of our",
         "begin at once",
         "up to and including 31 May 2026 if",
-        "When you have done what is listed above, tell us by 31 May 2026 and send proof of it. For this, and if you",
+        "The most important comes first. The codes in brackets are for our own use. -",
+        "begin at once, and ask us if it takes longer",
+        "The model itself has assessed your application as it would then be and accepts it. It does so up to and",
+        "2026 if we go on using this model, by then you have done all of this and nothing else in your application",
+        "When you have done all of this, tell us by 31 May 2026 and send proof of it. For this, and if you",
     ):
         assert part in letter
 
@@ -159,12 +163,15 @@ def test_a_refusal_in_german() -> None:
         "2. März 2026",
         "bewertet das Modell Ihren Antrag mit 65; angenommen werden Anträge ab 80.",
         "verglichen mit 1.200 Vergleichsfällen",
-        "- Kreditbetrag zu hoch (bei Ihnen: 20.800 EUR; dort üblich: 7.680 EUR) [R1]",
+        "- Kreditbetrag zu hoch (bei Ihnen: 20.800 EUR; bei diesen Fällen üblich: 7.680 EUR) [R1]",
         "- Verspätungen: keine Angaben -",
         "- Bürgschaft: nein -",
         "- Wohnen: keine Angabe Was",
-        "gleicht dies die Gründe oben aus und führt zu einem Ja des heutigen Modells (wir rechnen dafür mit dieser "
-        "Zeit: etwa 90 Tage): 1.",
+        "ändert, nimmt ihn das heutige Modell damit an, auch wo Gründe von oben bestehen bleiben (angenommene Dauer: "
+        "etwa 90 Tage): 1.",
+        "das Wichtigste zuerst (die Kürzel in eckigen Klammern sind für uns):",
+        "2026, wenn wir dieses Modell weiter verwenden, Sie bis dahin alles umgesetzt haben und sich sonst nichts an",
+        "Wenn Sie alles umgesetzt haben, teilen Sie uns das bis zum 31. Mai 2026 mit und weisen Sie es nach.",
         "1. Kreditbetrag senken: 15.700 EUR statt 20.800 EUR. 2. Jemanden finden, der bürgt.",
         "mindestens 94",
         "Das gilt bis einschließlich 31. Mai 2026, wenn",
@@ -190,7 +197,8 @@ def test_steps_come_in_the_order_in_which_they_help() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "said"), [("en", "already says yes after the first step;"), ("de", "nach dem ersten Schritt sagt")]
+    ("language", "said"),
+    [("en", "model, the first step is enough; the rest"), ("de", "heutige Modell genügt der erste Schritt; der Rest")],
 )
 def test_steps_that_today_s_model_does_not_need_are_told_from_the_others(language: str, said: str) -> None:
     for first, enough in ((True, 1), (False, None)):
@@ -202,12 +210,46 @@ def test_steps_that_today_s_model_does_not_need_are_told_from_the_others(languag
         assert (said in " ".join(templates.text(told).split())) is first
 
 
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_who_only_waits_is_not_told_to_do_anything(language: str) -> None:
+    for months, late in ((2.0, False), (12.0, True)):
+        one = way(months=months, age=31)
+        letter = " ".join(written(language, counterfactuals=[one | {"changes": []}]).split())
+        assert "need not change anything" in letter or "müssen Sie nichts ändern" in letter
+        assert ("apply again after that." in letter or "Stellen Sie den Antrag danach neu." in letter) is late
+        assert (
+            "this time has passed by then and" in letter or "diese Zeit bis dahin vergangen ist" in letter
+        ) is not late
+        for told in ("have done", "umgesetzt", "proof", "nach."):
+            assert told not in letter
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "Time changes "), ("de", "Auch die Zeit ändert ")])
+def test_a_yes_for_today_is_said_to_be_where_time_changes_applications(
+    language: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Feature(name="late", type=FeatureType.INTEGER, label="Months", moves_with_time=MovesWithTime(per_year=12))
+    for features, times in ((FEATURES, 0), ((FEATURES[0], job, *FEATURES[2:]), 1)):  # nobody ages by a quarter
+        monkeypatch.setitem(notice.__globals__, "FEATURES", features)
+        offer = {"terms": {"amount": 9000}, "applicant": APPLICANT | {"amount": 9000}}
+        templates = shipped("general")
+        yes = {"factual": {"probability": 0.9, "score": 1.0, "favourable": True}, "counterfactuals": []}
+        for states_offer, changes in ((False, {}), (True, {"offer": offer, "counterfactuals": []}), (False, yes)):
+            told = notice(templates, language, reasons=None, states_offer=states_offer, **changes)
+            letter = " ".join(templates.text(told).split())
+            assert letter.count(said) == times
+            dated = "including 31 May 2026" in letter or "einschließlich 31. Mai 2026" in letter
+            assert dated is (times == 0), "of a yes that time may take, no day is named"
+
+
 def test_what_time_does_is_no_step() -> None:
     one = way(amount=15700, months=2.0, age=31)
     one["changes"] = [*one["changes"][:1], change("late", 0, by_time=True)]
     letter = " ".join(written(reasons=None, counterfactuals=[one]).split())
     assert "2. Late" not in letter
-    assert "We have counted the time until then (Late payments then: 0); if you tell us earlier or later, the" in letter
+    assert (
+        "counted the time until then (such as late payments then: 0); at another time, earlier or later, the" in letter
+    )
 
 
 def spelt(text: str) -> str:
@@ -217,13 +259,14 @@ def spelt(text: str) -> str:
 
 LATE = {
     ("en", "general"): (
-        "This takes longer than this letter is valid: apply again once you have done it.",
+        "This takes longer than this letter is valid: apply again once you have done it, with proof.",
         "This letter is valid up to and including 31 May 2026. What is named above takes longer, so we do not promise "
         "a yes. When you apply again we decide anew, perhaps with another model, and may decide otherwise.",
         "It does so up to",
     ),
     ("de", "general"): (
-        "Das dauert länger, als dieses Schreiben gilt: Stellen Sie den Antrag neu, wenn Sie alles umgesetzt haben.",
+        "Das dauert länger, als dieses Schreiben gilt: Stellen Sie den Antrag neu, wenn Sie alles umgesetzt haben, und "
+        "weisen Sie es nach.",
         "Dieses Schreiben gilt bis einschließlich 31. Mai 2026. Was oben steht, dauert länger; ein Ja sagen wir "
         "deshalb nicht zu. Über einen neuen Antrag entscheiden wir neu, vielleicht mit einem anderen Modell und "
         "vielleicht anders.",
@@ -259,11 +302,14 @@ def test_a_way_that_takes_longer_than_the_answer_is_valid_is_no_promise(language
     assert both.count(anew) == 1
     assert both.index(anew) < both.index("Way 2" if language == "en" else "Weg 2")
     assert accepts in both
+    ends = {"en": "When you have done all the steps of way 2, tell", "de": "Wenn Sie alle Schritte von Weg 2 umgesetzt"}
+    assert ends[language] in both
+    assert not any(said in letter(late) for said in ("When you have done", "Wenn Sie alles umgesetzt haben, teilen"))
 
 
 @pytest.mark.parametrize(
     ("language", "apart"),
-    [("en", "apart from the time that we have counted"), ("de", "abgesehen von der Zeit, die wir")],
+    [("en", "apart from the time that passes until then"), ("de", "abgesehen davon, dass bis dahin Zeit vergeht")],
 )
 def test_what_time_changes_is_no_other_change(language: str, apart: str) -> None:
     def aged(rank: int, months: float, age: int) -> dict[str, Any]:
@@ -277,7 +323,7 @@ def test_what_time_changes_is_no_other_change(language: str, apart: str) -> None
     mixed = [aged(1, 2.5, 30), aged(2, 24.0, 32)]
     letter = " ".join(written(language, counterfactuals=mixed).split())
     assert letter.count(apart) == 1
-    assert ("(only on way 2), each" if language == "en" else "(nur auf Weg 2), gleicht") in letter
+    assert ("(only on way 2), each" if language == "en" else "(nur auf Weg 2), nimmt") in letter
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
@@ -303,9 +349,7 @@ def test_a_reason_without_a_direction_is_not_compared_with_what_is_usual() -> No
     """A value below the average may have lowered the score because it is above that of many."""
     one = reason("amount", 23000.0) | {"direction": None}
     letter = written(reasons={"against": {"kind": "everyone", "records": 9}, "reasons": [one]})
-    assert "Loan amount: 20,800 EUR (this lowers your rating, compared with their average) [R1]" in " ".join(
-        letter.split()
-    )
+    assert "Loan amount: 20,800 EUR (this counts against you in this comparison) [R1]" in " ".join(letter.split())
     assert "usual" not in letter
     letter = written(reasons={"against": {"kind": "everyone", "records": 9}, "reasons": [reason("amount", 23000.0)]})
     assert "Loan amount too low (yours: 20,800 EUR; usual among them: 23,000 EUR) [R1]" in letter
@@ -533,13 +577,13 @@ def test_no_letter_claims_compliance(language: str, regime: str) -> None:
     [
         ("en", "us", ["principal reasons", "did not make the decision", "free copy", "60 days", "Bureau", "0800 1"]),
         ("en", "eu", ["explains to you", "your point of view", "reviews the assessment", "2023/2225", "2016/679",
-                      "the decision to: The Agency;", "your data to: The Data Agency.", "advice from: The Advisers."]),
+                      "the decision to: The Agency;", "this Regulation) to: The Data", "advice from: The Advisers."]),
         ("de", "eu", ["erklärt Ihnen", "eigenen Standpunkt", "prüft die Bewertung", "2023/2225", "2016/679",
-                      "beschweren: The Agency;", "Daten hier: The Data Agency.", "hier beraten lassen: The Advisers."]),
+                      "beschweren: The Agency;", "dieser Verordnung) hier: The Data", "beraten lassen: The Advisers."]),
         ("en", "uk", ["information about how the decision was made", "what you have to say", "one of our staff",
                       "contest the decision", "Data (Use and Access) Act 2025", "you can go to: The Agency.",
                       "your data you can complain to: The Data Agency."]),
-        ("en", "general", ["a person looks at the decision"]),
+        ("en", "general", ["a person look at the decision"]),
     ],
 )  # fmt: skip
 def test_a_regime_says_what_the_applicant_may_ask_for(language: str, regime: str, parts: list[str]) -> None:
@@ -608,7 +652,7 @@ def test_what_may_not_be_named_is_not_hidden(regime: str, language: str, said: s
 
 @pytest.mark.parametrize(
     ("language", "said"),
-    [("en", "(this lowers your rating, compared with"), ("de", "(das senkt Ihre Bewertung, verglichen mit")],
+    [("en", "(this counts against you in this comp"), ("de", "(das spricht in diesem Vergleich gegen Sie)")],
 )
 def test_no_reason_is_left_unexplained(language: str, said: str) -> None:
     for usual, explained in ((False, True), (True, False)):  # two levels say nothing beside each other
@@ -625,7 +669,9 @@ def test_a_category_is_not_compared_with_the_most_common_one() -> None:
         assert (said.usual, said.mixed) == (None, mixed)
 
 
-@pytest.mark.parametrize(("language", "said"), [("en", "one way that ends in time"), ("de", "der rechtzeitig")])
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "all the steps of way 1 and"), ("de", "alle Schritte von Weg 1 umg")]
+)
 def test_only_a_way_that_ends_in_time_is_promised(language: str, said: str) -> None:
     late = way(2, amount=9000, months=8.0)
     assert said in " ".join(written(language, counterfactuals=[way(1, amount=15700), late]).split())
@@ -745,16 +791,17 @@ def test_a_value_is_not_compared_with_one_that_reads_alike() -> None:
 @pytest.mark.parametrize(
     ("language", "lines"),
     [
-        ("en", "If nothing else in your application changes and we go on using today's model, it accepts these terms "
-               "up to and including 31 May 2026, without the changes below. A new version of our model may refuse "
-               "them. Tell us by 31 May 2026 if you want these terms: we then decide anew, and you will see the "
-               "instalment before you sign. - Loan amount: 9,000 EUR (in your application: 20,800 EUR) - Guarantor: no "
-               "(as in your application) What you can change"),
-        ("de", "Wenn sich sonst nichts an Ihrem Antrag ändert und wir das heutige Modell weiter verwenden, nimmt es "
-               "ihn bis einschließlich 31. Mai 2026 zu diesen Bedingungen an, ohne die Änderungen unten. Eine neue "
-               "Fassung unseres Modells könnte sie ablehnen. Teilen Sie uns bis zum 31. Mai 2026 mit, ob Sie diese "
-               "Bedingungen möchten: Wir entscheiden dann neu, und Sie erfahren Ihre Rate, bevor Sie unterschreiben. - "
-               "Kreditbetrag: 9.000 EUR (in Ihrem Antrag: 20.800 EUR) - Bürgschaft: nein (wie beantragt) Was Sie"),
+        ("en", "If nothing else in your application changes and we go on using today's model, it accepts these "
+               "terms up to and including 31 May 2026, without the changes below. A new version of our model may "
+               "refuse them. Tell us by 31 May 2026 if you want these terms: we then decide anew, and if we say "
+               "yes, you will see the instalment before you sign. - Loan amount: 9,000 EUR (in your application: "
+               "20,800 EUR) - Guarantor: no (as in your application) What you can change"),
+        ("de", "Wenn sich sonst nichts an Ihrem Antrag ändert und wir das heutige Modell weiter verwenden, nimmt "
+               "es ihn bis einschließlich 31. Mai 2026 zu diesen Bedingungen an, ohne die Änderungen unten. Eine "
+               "neue Fassung unseres Modells könnte sie ablehnen. Teilen Sie uns bis zum 31. Mai 2026 mit, ob Sie "
+               "diese Bedingungen möchten: Wir entscheiden dann neu, und wenn wir Ja sagen, erfahren Sie Ihre "
+               "Rate, bevor Sie unterschreiben. - Kreditbetrag: 9.000 EUR (in Ihrem Antrag: 20.800 EUR) - "
+               "Bürgschaft: nein (wie beantragt) Was Sie"),
     ],
 )  # fmt: skip
 def test_other_terms_are_stated_with_their_condition_where_the_lender_wants_that(language: str, lines: str) -> None:
@@ -815,16 +862,16 @@ def test_nobody_is_told_to_change_seven_things_at_the_same_time(language: str, s
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"constraints": {"max_changes": 1}}, "Not tried in the search: more than 1 at the same time"),
+        ({"constraints": {"max_changes": 1}}, "that you or we had ruled out: more than 1 at the same time"),
         ({"constraints": {"bounds": {"amount": {"min": 9}}, "max_changes": 2}},
-         "Not tried in the search: Loan amount in part; more than 2 at the same time"),
+         "that you or we had ruled out: Loan amount in part; more than 2 at the same time"),
         ({"wishes": {"exclude": {"features": ["amount"], "changes": [{"feature": "housing", "to": "owned"}]}},
           "constraints": {"max_change": {"amount": {"absolute": 9}}}},
-         "Not tried in the search: Loan amount; Housing in part"),
+         "that you or we had ruled out: Loan amount; Housing in part"),
     ],
 )  # fmt: skip
 def test_a_search_that_is_limited_says_by_what(asked: dict[str, Any], said: str) -> None:
-    assert f"{said}. With these" in " ".join(written(asked=asked, counterfactuals=[]).split())
+    assert f"{said}. With them" in " ".join(written(asked=asked, counterfactuals=[]).split())
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
@@ -838,9 +885,7 @@ def test_no_language_calls_a_time_too_high(language: str) -> None:
     assert said.text in ("Term: 20,800 months", "Laufzeit: 20.800 Monate")
 
 
-@pytest.mark.parametrize(
-    ("language", "said"), [("en", "for each of these ways. If"), ("de", "dieser Wege gilt Folgendes. Wenn")]
-)
+@pytest.mark.parametrize(("language", "said"), [("en", "for each of these ways. If"), ("de", "dieser Wege gilt: Wenn")])
 def test_what_is_promised_alike_of_several_ways_is_said_once(language: str, said: str) -> None:
     for shares, times, alike in (((0.9,), 1, False), ((0.9, 0.9, 0.9), 1, True), ((0.9, 0.9, None), 2, False)):
         ways = [way(k, amount=15700 - k, share=share) for k, share in enumerate(shares, start=1)]
@@ -852,11 +897,12 @@ def test_what_is_promised_alike_of_several_ways_is_said_once(language: str, said
 @pytest.mark.parametrize(
     ("language", "cannot_tell", "sure"),
     [
-        ("en", ("we cannot tell whether a new version of our model would then accept your application;",
-                "more than half of the new versions of our model that we tried would then refuse your"),
-         "comes from 60 that we tried. It is 95%"),
-        ("de", ("wissen wir nicht, ob eine neue Fassung unseres Modells Ihren Antrag dann annimmt;",
-                "lehnt mehr als die Hälfte der neuen Fassungen"), "beruht auf 60, die wir ausprobiert haben. Es"),
+        ("en", ("we cannot promise that a new version of our model would then accept your application: 36 of 60 new "
+                "versions of our model that we tried accept it, too few to promise anything.",
+                "36 of 60 new versions of our model that we tried would then refuse your"),
+         "like the 60 that we tried; it is not"),
+        ("de", ("können wir nicht zusagen, dass eine neue Fassung unseres Modells Ihren Antrag dann annimmt: 36 von 60",
+                "lehnen 36 von 60 neuen Fassungen"), "wie die 60 entstehen, die wir ausprobiert haben; wie"),
     ],
 )  # fmt: skip
 def test_an_interval_around_half_tells_nothing(language: str, cannot_tell: tuple[str, str], sure: str) -> None:
@@ -899,12 +945,12 @@ def test_no_way_that_ends_in_time_is_said_to_end_after_the_letter(language: str,
     ("language", "said"),
     [
         ("en", ("most new versions of our model would then refuse your application: at most 13 in 100 accept it. Tell",
-                "more than half of the new versions of our model that we tried would then refuse your application; do",
-                "at least 94 in 100 new versions of our model would then accept your application too. Tell",
+                "36 of 60 new versions of our model that we tried would then refuse your application; do",
+                "at least 94 in 100 new versions of our model would then accept your application too (60 of the 60",
                 "A new version of our model may refuse them. Tell")),
         ("de", ("lehnen die meisten neuen Fassungen unseres Modells Ihren Antrag dann ab: Höchstens 13 von 100 nehmen",
-                "lehnt mehr als die Hälfte der neuen Fassungen unseres Modells, die wir ausprobiert haben, Ihren",
-                "nehmen mindestens 94 von 100 neuen Fassungen unseres Modells Ihren Antrag dann ebenfalls an. Teilen",
+                "lehnen 36 von 60 neuen Fassungen unseres Modells, die wir ausprobiert haben, Ihren",
+                "nehmen mindestens 94 von 100 neuen Fassungen unseres Modells Ihren Antrag dann ebenfalls an (60 von",
                 "Eine neue Fassung unseres Modells könnte sie ablehnen. Teilen")),
     ],
 )  # fmt: skip
@@ -919,7 +965,7 @@ def test_other_terms_that_most_models_would_refuse_are_said_to_be(language: str,
         letter = " ".join(templates.text(told).split())
         assert [part in letter for part in said] == [k == one for one in range(len(said))]
         # An offer without a way has what its numbers rest on, too.
-        assert ("60 that we tried" in letter or "auf 60, die wir" in letter) is (k in (0, 2))
+        assert ("like the 60 that we tried" in letter or "wie die 60 entstehen" in letter) is (k in (0, 2))
         assert "renew our model" in letter or "erneuern unser Modell" in letter
 
 
@@ -977,17 +1023,23 @@ def test_a_letter_says_which_application_it_is_about(
     [
         ("en", "in whole or in part on information from this database: Bureau, 0800 1. It reported the "
                "following about you: Loan amount: 20,800 EUR · "
-               "Guarantor: no. It had no information on: Late payments · Housing."),
+               "Guarantor: no. It had no information on: Late payments · Housing; that, too, went into the "
+               "assessment."),
         ("de", "ganz oder teilweise auf Angaben aus dieser Datenbank: Bureau, 0800 1. Sie hat über Sie Folgendes "
                "gemeldet: Kreditbetrag: "
-               "20.800 EUR · Bürgschaft: nein. Keine Angaben hatte sie zu: Verspätungen · Wohnen."),
+               "20.800 EUR · Bürgschaft: nein. Keine Angaben hatte sie zu: Verspätungen · Wohnen; auch das hat die "
+               "Bewertung beeinflusst."),
     ],
 )  # fmt: skip
 def test_a_letter_of_the_union_says_what_a_database_reported(language: str, said: str) -> None:
     both = ("amount", "late", "guarantor", "housing")
     assert said in " ".join(written(language, "eu", reported=both).split())
     unknown = " ".join(written(language, "eu", reported=("late",)).split())
-    assert "Bureau, 0800 1. It had no" in unknown or "Bureau, 0800 1. Keine Angaben hatte" in unknown
+    asked = ("We asked this database about you: Bureau, 0800 1. It had no",
+             "Wir haben bei dieser Datenbank nach Ihnen gefragt: Bureau, 0800 1. Keine Angaben hatte")  # fmt: skip
+    assert any(one in unknown for one in asked)
+    assert "in whole or in part" not in unknown
+    assert "ganz oder teilweise" not in unknown
     assert said not in " ".join(written(language, "eu").split())
     yes = {"factual": {"probability": 0.9, "score": 1.0, "favourable": True}, "counterfactuals": [], "reasons": None}
     assert said not in " ".join(written(language, "eu", reported=both, **yes).split())
@@ -1012,7 +1064,7 @@ def test_no_stress_names_what_no_letter_names(language: str) -> None:
                 "curve": [{"strength": 1.0, "share": 0.75}],
             }  # fmt: skip
             letter = " ".join(written(language, counterfactuals=[one]).split())
-            assert ("does not name" in letter or "nicht nennt" in letter) is not named
+            assert ("we name if you ask" in letter or "wir Ihnen auf Nachfrage nennen" in letter) is not named
             assert "age”" not in letter
             assert "age“" not in letter
 

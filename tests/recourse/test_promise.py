@@ -21,7 +21,8 @@ CONDITION = re.compile(r"\b(if|wenn|whether)\b", re.IGNORECASE)
 
 
 def future(low: float = 0.8438, high: float = 0.99, **changes: Any) -> dict[str, Any]:
-    return {"probability": 0.933, "interval": [low, high], "records": "fresh", "source": "retrained", **changes}
+    known = {"records": "fresh", "source": "retrained", "models": 60}
+    return {"probability": 0.933, "interval": [low, high], **known, **changes}
 
 
 def stressed(limit: float | None, column: str = "@score", direction: str = "down") -> dict[str, Any]:
@@ -107,13 +108,7 @@ def test_one_of_several_ways_comes_first() -> None:
 
 
 def test_a_plan_of_one_way_is_promised_as_a_record() -> None:
-    alone = {
-        "any": 1.0,
-        "any_interval": [0.841, 1.0],
-        "all_interval": [0.841, 1.0],
-        "records": "fresh",
-        "source": "retrained",
-    }
+    alone = future() | {"any": 1.0, "any_interval": [0.841, 1.0], "all_interval": [0.841, 1.0]}
     assert ways_text(alone, 1) == "If applicants stay as they are, at least 84 in 100 retrained models accept this."
 
 
