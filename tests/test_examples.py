@@ -351,7 +351,7 @@ def test_the_client_prints_the_advice_of_the_demo(demo: Running) -> None:
     done = run_client("--url", demo.url)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "Reduce payments on other debts to 156 EUR a month, from 310 EUR.",
+        "Lower what you owe on other debts to 156 EUR a month, from 310 EUR.",
         "Pay down cards and overdrafts to 0% of their limits, from 72%.",
         "Find a guarantor for the loan.",
         "The model then says yes with probability 0.92.",
@@ -360,7 +360,7 @@ def test_the_client_prints_the_advice_of_the_demo(demo: Running) -> None:
 
 @pytest.mark.slow
 def test_the_client_prints_the_same_from_a_job(computing: Server) -> None:
-    assert run_client("--url", computing.client.base_url, "--later").stdout.startswith("Reduce payments on")
+    assert run_client("--url", computing.client.base_url, "--later").stdout.startswith("Lower what you owe")
 
 
 def test_the_client_names_every_fault_of_a_request(demo: Running, tmp_path: Path) -> None:

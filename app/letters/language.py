@@ -29,6 +29,8 @@ class Language(InputPart):
     """The same, with all ``{n}`` people."""
     takes: str
     """How long a way takes, with ``{time}``."""
+    takes_to: str = "about {time}, to {date}"
+    """The same where that time is counted, with the day on which it ends."""
     percent: str
     """A share, with ``{n}``."""
     applied: str = "{to} (in your application: {from})"

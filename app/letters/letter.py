@@ -142,7 +142,7 @@ def notice_of(
         unreported=tuple(title_text(features[name]) for name in unknown),
         ways=ways,
         offer=offer,
-        offer_promise=_offer_promise(facts, features, language) if offer else None,
+        offer_promise=" ".join(_promise(facts, answer["offer"], features, language)) or None if offer else None,
         long_left_out=left_out,
         alike=" ".join(alike) or None,
         tried=_tried(facts, found, answer["offer"] if offer else {}),
@@ -223,13 +223,6 @@ def _offer(facts: Facts, features: Mapping[str, Feature], language: Language, le
         said = fill(language.unchanged if new == asked else language.applied, {"to": new, "from": asked})
         lines.append(f"{title_text(feature)}: {said}")
     return tuple(lines)
-
-
-def _offer_promise(facts: Facts, features: Mapping[str, Feature], language: Language) -> str | None:
-    """What is promised of the offer, without how far applicants may change."""
-    future = facts.answer["offer"].get("future")
-    known = {"future": future and {**future, "stressed": None}}
-    return " ".join(_promise(facts, known, features, language)) or None
 
 
 def _is_limited(question: Json) -> bool:
@@ -405,7 +398,13 @@ def _way(
             for name in _steps(one)
         ),
         time=None if months <= 0.0
-        else language.takes.replace("{time}", _time_text(facts.answer, months, valid_months, language)),
+        else fill(
+            language.takes_to if aged else language.takes,
+            {
+                "time": _time_text(facts.answer, months, valid_months, language),
+                "date": language.date_text(_later(facts.answer["created_at"], months)),
+            },
+        ),
         late=months > valid_months,
         tight=TIGHT * valid_months < months <= valid_months,
         aged=aged,

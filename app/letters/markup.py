@@ -19,7 +19,7 @@ WIDTH = 76
 SIGNED = "_" * 30
 """The line of a signature in plain text."""
 
-NUMBERED = re.compile(r"(?<=\d) (?=[\w%€$£¥])")
+NUMBERED = re.compile(r"(?<=\d) (?=[\w%€$£¥])|(?<=\d\.) (?=[^\W\d])")
 """A space at which no line ends: an amount stays with its unit."""
 
 KINDS = {
@@ -78,7 +78,7 @@ def _blocks(filled: str) -> list[_Block]:
 
 
 def _marked(line: str) -> tuple[str, str]:
-    line = line.strip()
+    line = re.sub(" +", " ", line.strip())  # where a template says nothing, it leaves its spaces
     for mark, kind in KINDS.items():
         if line.startswith(mark):
             return kind, line[len(mark) :].strip()

@@ -87,6 +87,10 @@ class PromisePhrases(InputPart):
             "unnamed": "applicants change in a feature that is not named",
         }
     )
+    kinds: Mapping[str, str] = field(
+        default_factory=lambda: {"mild": "mild changes", "medium": "mild and medium changes", "strong": "changes"}
+    )
+    """Changes up to the strength that fewest models withstand, for which ``{tried}`` models were trained."""
     models: Mapping[str, str] = field(
         default_factory=lambda: {
             "retrained": "retrained models",
@@ -189,7 +193,10 @@ def _how_far(stressed: Mapping[str, Any] | None, phrases: PromisePhrases, labels
     kind = SPECIAL.get((column, direction), {"down": "low", "up": "high"}[direction] if label else "unnamed")
     tried = stressed["models"]
     accepting = {"yes": round(stressed["lowest"] * tried), "tried": tried}
-    words = accepting | {"column": label}
+    strengths = [point["strength"] for point in stressed["curve"] if point["strength"] > 0.0]
+    at = stressed.get("strength", strengths[-1])
+    degree = "strong" if at >= strengths[-1] else "mild" if at <= strengths[0] else "medium"
+    words = accepting | {"column": label, "kinds": {**ENGLISH.kinds, **phrases.kinds}[degree]}
     if limit is not None and limit >= stressed["curve"][-1]["strength"]:
         return _filled(phrases.holds, words | {"far": _filled({**ENGLISH.far, **phrases.far}[kind], words)})
     sentence = phrases.holds_not if limit is None else phrases.holds_partly

@@ -13,7 +13,7 @@ GERMAN: dict[str, Words] = {
     ),
     "monthly_debt": Words(
         label="Monatliche Raten für andere Schulden",
-        sentence=Sentence(decrease="Die Raten für andere Schulden von {from} auf {to} im Monat senken"),
+        sentence=Sentence(decrease="Die fälligen Raten für andere Schulden von {from} auf {to} im Monat senken"),
     ),
     "card_utilisation": Words(
         label="Ausschöpfung von Karten- und Dispolimits",
@@ -101,7 +101,7 @@ REASONS: dict[str, ReasonWords] = {
 
 SENTENCES: dict[str, Sentence] = {
     "monthly_income": Sentence(increase="Raise your net monthly income from {from} to {to}"),
-    "monthly_debt": Sentence(decrease="Reduce payments on other debts to {to} a month, from {from}"),
+    "monthly_debt": Sentence(decrease="Lower what you owe on other debts to {to} a month, from {from}"),
     "card_utilisation": Sentence(decrease="Pay down cards and overdrafts to {to} of their limits, from {from}"),
     "amount": Sentence(decrease="Ask for a smaller loan: {to} instead of {from}"),
     "term": Sentence(any="Repay over {to} instead of {from}"),

@@ -88,7 +88,7 @@ CODES: dict[str, dict[str, str]] = {
     "credit_history": {
         "A30": "no credits taken, or all paid back duly",
         "A31": "all credits at this bank paid back duly",
-        "A32": "existing credits paid back duly till now",
+        "A32": "existing loans repaid on time so far",
         "A33": "delay in paying off in the past",
         "A34": "critical account, or credits elsewhere",
     },
@@ -241,16 +241,16 @@ TAKES = {"status": 1, "savings": 3, "other_installment_plans": 3}
 
 SENTENCES: dict[str, tuple[Sentence, Sentence]] = {
     "status": (
-        Sentence(to={"A12": "Have 0 DM or more in your checking account until we decide",
-                     "A13": "Have 200 DM or more in your checking account until we decide"}),
-        Sentence(to={"A12": "Bis wir entscheiden, 0 DM oder mehr auf dem Girokonto haben",
-                     "A13": "Bis wir entscheiden, 200 DM oder mehr auf dem Girokonto haben"}),
+        Sentence(to={"A12": "Have 0 DM or more in your checking account, from when you tell us until we decide",
+                     "A13": "Have 200 DM or more in your checking account, from when you tell us until we decide"}),
+        Sentence(to={"A12": "0 DM oder mehr auf dem Girokonto haben, von Ihrer Meldung bis zur Entscheidung",
+                     "A13": "200 DM oder mehr auf dem Girokonto haben, von Ihrer Meldung bis zur Entscheidung"}),
     ),
     "duration": (Sentence(any="Repay over {to} instead of {from}"),
                  Sentence(any="Über {to} statt über {from} zurückzahlen")),
     "amount": (Sentence(decrease="Ask for a smaller loan: {to} instead of {from}"),
                Sentence(decrease="Einen kleineren Kredit beantragen: {to} statt {from}")),
-    "savings": (Sentence(any="Have savings of {to}"), Sentence(any="{to} ansparen")),
+    "savings": (Sentence(any="Have savings of {to}"), Sentence(any="Ersparnisse von {to} haben")),
     "other_debtors": (Sentence(to={"A102": "Find a co-applicant", "A103": "Find a guarantor"}),
                       Sentence(to={"A102": "Gemeinsam mit jemandem beantragen", "A103": "Jemanden finden, der bürgt"})),
     "other_installment_plans": (Sentence(to={"A143": "Pay off your other instalment plans"}),
