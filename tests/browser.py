@@ -91,6 +91,52 @@ def text(page: Page, selector: str) -> str:
     return " ".join(page.inner_text(selector).split())
 
 
+CONTROLS = {
+    "button", "link", "textbox", "combobox", "spinbutton", "slider", "checkbox", "Date", "DisclosureTriangle", "dialog",
+    "region", "table", "article",
+}  # fmt: skip
+"""Roles whose nodes say nothing to somebody who cannot see them, unless they have a name."""
+
+WATCH_SAID = """
+window.said = [];
+new MutationObserver((changes) => {
+  const live = (node) => (node.closest ? node : node.parentElement)?.closest("[role=status], [role=alert]");
+  for (const region of new Set(changes.map(({ target }) => live(target))))
+    if (region?.checkVisibility() && region.innerText) said.push(region.innerText);
+}).observe(document, { subtree: true, childList: true, characterData: true });
+"""
+
+
+def heard(page: Page) -> str:
+    """What live regions have said since this was asked, and what has the focus then, as a screen reader says it."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(done))")
+    tree = _accessible(page)
+    focused = [node for node in tree if any(one["name"] == "focused" for one in node.get("properties", []))]
+    said = page.evaluate("() => said.splice(0).join(' | ')")
+    return f"{' '.join(said.split())} > {_spoken(focused[-1]) if focused else 'nothing'}"
+
+
+def nameless(page: Page) -> list[str]:
+    """What a keyboard reaches, and what groups it, that Chromium tells a screen reader without a name."""
+    return [_spoken(node) for node in _accessible(page) if node["role"]["value"] in CONTROLS and not _name(node)]
+
+
+def _accessible(page: Page) -> list[dict[str, Any]]:
+    """The accessibility tree of the page, without what is ignored."""
+    session = page.context.new_cdp_session(page)
+    nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+    session.detach()
+    return [node for node in nodes if not node["ignored"] and node["role"]["value"] != "RootWebArea"]
+
+
+def _name(node: dict[str, Any]) -> str:
+    return str(node.get("name", {}).get("value", "")).strip()
+
+
+def _spoken(node: dict[str, Any]) -> str:
+    return f"{node['role']['value']} {_name(node)}"
+
+
 def violations(page: Page) -> list[str]:
     """What axe finds against the page as it is."""
     axe = library("axe_playwright_python.sync_playwright").Axe()

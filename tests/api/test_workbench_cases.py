@@ -9,7 +9,7 @@ import pytest
 
 from app.api.examples import APPLICANT, DEMO_MODEL
 from tests.api.test_workbench import MOST_ON_A_PATH
-from tests.browser import Open, Page, text, violations
+from tests.browser import WATCH_SAID, Open, Page, heard, nameless, text, violations
 from tests.conftest import Running
 
 COUNT_CLICKS = "window.clicks = 0; addEventListener('click', (event) => { if (event.isTrusted) clicks++; }, true);"
@@ -80,6 +80,81 @@ def test_a_letter_is_found_seen_and_recorded_as_sent_in_five_clicks(workbench: O
     page.click("#sent summary")
     assert "Ms Ada Example" in text(page, "#sent .letter")
     assert violations(page) == []
+
+
+@pytest.mark.slow
+def test_a_case_is_handled_by_keyboard_and_ear_alone(workbench: Open, demo: Running) -> None:
+    """Each result is said, each control has a name, and the focus is never lost."""
+    recourse_id = store(demo, "by ear")
+    page = workbench(prepare=lambda page: page.add_init_script(WATCH_SAID), bypass_csp=True, reduced_motion="reduce")
+    page.wait_for_selector("#example:enabled", state="attached")
+    page.focus(".tabs >> text=Cases")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#found tbody tr")
+    page.focus("#reference")
+    page.keyboard.type("by ear")
+    heard(page)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#case-form a")
+    said = heard(page)
+    assert "1 stored answer. |" in said
+    assert said.endswith("The data of this applicant are now in the form under One applicant. > region Case by ear")
+    assert nameless(page) == []
+    page.keyboard.press("Tab")
+    assert heard(page) == " > button Letter"
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('#letter-text').textContent.length > 100")
+    assert heard(page) == "The letter is shown in English. > region Text of the letter"
+    assert nameless(page) == []
+    page.focus("#letter-language")
+    page.keyboard.type("G")
+    page.get_by_text("Guten Tag").wait_for()
+    # Words of the model in German are there.
+    assert heard(page).startswith("The letter is shown in German. > combobox Language")
+    page.focus("#letter-record")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#letter-said .note")
+    page.wait_for_selector("#sent summary", state="attached")
+    said = heard(page)
+    assert said.startswith("Recorded as sent by post, ")
+    assert said.endswith("> button Print")
+    page.keyboard.press("Escape")
+    assert heard(page).endswith("> region Case by ear")
+    page.focus("#case summary >> text=Look at it again")
+    page.keyboard.press("Enter")
+    page.fill("#review-by", "Sam Clerk")
+    page.fill("#review-reason", "by ear")
+    page.select_option("#review-decision", "refused")
+    assert nameless(page) == []
+    page.focus("text=Record the review")
+    heard(page)
+    page.keyboard.press("Enter")
+    page.get_by_text("The review is recorded.").wait_for()
+    assert heard(page).endswith("The review is recorded. > region Case by ear")
+    assert len(file_of(demo, recourse_id)["letters"]) == len(file_of(demo, recourse_id)["reviews"]) == 1
+
+
+@pytest.mark.slow
+def test_a_question_is_asked_by_keyboard_and_ear_alone(workbench: Open) -> None:
+    page = workbench(prepare=lambda page: page.add_init_script(WATCH_SAID))
+    page.wait_for_selector("#example:enabled")
+    for _ in range(8):
+        page.keyboard.press("Tab")
+    assert heard(page).endswith("> button Fill in an example")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#verdict b")
+    said = heard(page)
+    assert "The model says no. 57 in 100 is the predicted chance of a good outcome; a yes needs 80." in said
+    assert said.endswith("> button Another example")
+    page.keyboard.press("Shift+Tab")
+    assert heard(page) == " > button Show the ways to a yes"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#answer-body h3")
+    page.wait_for_function("() => document.querySelector('#answer').getAttribute('aria-busy') === 'false'")
+    said = heard(page)
+    assert said.startswith("Asking | ")
+    assert said.endswith(" to a yes > region The answer")
+    assert nameless(page) == []
 
 
 @pytest.mark.slow

@@ -187,6 +187,9 @@ export async function openLetter(id, onSent = () => {}) {
   shown = { id, page: "", onSent };
   if ($("letter-language").options.length === 0) offerChoices();
   $("letter-form").reset();
+  // A letter that was recorded has shown the case anew: what opened it is gone.
+  const opener = document.activeElement;
+  $("letter").onclose = () => (opener.isConnected ? opener : $("case")).focus();
   $("letter").showModal();
   await showLetter();
 }
@@ -210,7 +213,9 @@ export async function showLetter() {
     const { missing } = await fetchJson(path);
     fillLetter(await (await send(`${path}&format=text`)).text(), language);
     $("letter-record").disabled = missing.length > 0;
-    if (missing.length > 0) fill("letter-said", h("p.note.bad", `This is a draft. Missing: ${missing.join(", ")}.`));
+    const said = `The letter is shown in ${names.of(language)}.`;
+    const draft = h("p.note.bad", `This is a draft. Missing: ${missing.join(", ")}.`);
+    fill("letter-said", missing.length > 0 ? draft : h("p.unseen", said));
   } catch (problem) {
     fillLetter("", language);
     fill("letter-said", problemNote(problem));
@@ -241,10 +246,12 @@ export async function recordLetter() {
     shown.page = `recourse/${shown.id}/letters/${letter.id}?format=html`;
     const said = `Recorded as sent ${CHANNELS[letter.channel]}, ${formatTime(letter.sent_at)}. Print what is shown now.`;
     fill("letter-said", h("p.note", said));
+    $("letter-print").focus(); // the button that was pressed can be pressed no more
     shown.onSent();
   } catch (problem) {
     fill("letter-said", problemNote(problem));
     $("letter-record").disabled = false;
+    $("letter-record").focus();
   }
 }
 
@@ -312,6 +319,8 @@ function reviewForm(id, corrected, readAgain) {
     const texts = { by: by.value.trim(), reason: reason.value.trim(), decision: decision.value || null };
     await fetchJson(`recourse/${id}/reviews`, { body: { ...texts, corrections: corrected() } });
     await readAgain();
+    $("case").focus(); // the form that was sent is gone
+    fill("case-form", "The review is recorded.");
   };
   const form = h(
     "form",

@@ -73,7 +73,7 @@ function extend(list, more, { recourse, next_cursor: cursor }, read) {
 const STATUSES = { found: "a way to a yes", not_found: "no way found", already_favourable: "already a yes" };
 
 const cells = ({ id, reference, status, model, created_at: created, expires_at: expires, kept }) => [
-  button(reference ?? id, () => openCase(id), { class: "link", title: id }),
+  button(reference ?? id, () => openCase(id), { class: "link", title: id, "aria-label": `Case ${reference ?? id}` }),
   STATUSES[status],
   titleOf(model),
   formatDate(created),
