@@ -7,18 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from app.api.described import Described, describe
-from app.api.strict import FEW, NUMBER, Moment, Sent, Strict, with_fields_of
-from app.jobs.lines import SEEDS
+from app.api.strict import FEW, NUMBER, Moment, Strict
 from app.jobs.schema import JobAnswer
 from app.portfolio import report
-from app.portfolio.schema import ReferenceSource
+from app.portfolio.schema import AskedOfMany, ReferenceSource
 from app.questions.answers import Json
 from app.questions.batch_schema import AsRow, BatchRow, to_row
-from app.questions.question import Question
-from app.questions.schema import OptionalCost, OptionalMethod, by_method
-from app.recourse.actions.constraints import Constraints
-from app.recourse.actions.timing import Timing
-from app.recourse.problem import Robustness
 
 Part = Literal["limits", "levers", "ways"]
 
@@ -96,30 +90,15 @@ class Ways(Strict):
     """Share of future models that must accept what a way makes; that of `robustness` when absent."""
 
 
-@with_fields_of(Timing)
-class ReportCommon(Strict):
+class ReportCommon(AskedOfMany):
     """What is asked about each record of a report."""
 
-    method: OptionalMethod
-    """The method; `robust_mpm` with its defaults when absent."""
-    constraints: Annotated[Constraints, Sent()] = Field(default_factory=Constraints)
-    """What applicants cannot or will not do."""
-    cost: OptionalCost
-    """What changes cost."""
-    robustness: Annotated[Robustness, Sent()] = Field(default_factory=Robustness)
-    """What the answers must withstand."""
-    seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
-    """The same request with the same seed has the same result."""
     parts: Annotated[tuple[Part, ...], FEW] = ("limits", "levers", "ways")
     """What is reported besides recourse and preclusion."""
     groups: Groups = Field(default_factory=Groups)
     """Whether it is harder for some."""
     ways: Ways = Field(default_factory=Ways)
     """Which few ways help most."""
-
-    def question(self) -> Question:
-        """The question that is asked about each applicant; the applicant's record is not yet in it."""
-        return by_method(self)
 
     def figures(self) -> Json:
         """The `parts`, `groups` and `ways` of the request as plain data."""

@@ -36,13 +36,9 @@ class RecordsSource(Strict):
 
 
 @with_fields_of(Timing)
-class ComparisonCommon(Strict):
-    """The versions to compare, what both are asked, and what the candidate must not do."""
+class AskedOfMany(Strict):
+    """What is asked about each record of a comparison or report."""
 
-    baseline: VersionName
-    """`id@version` of the version in use."""
-    candidate: VersionName
-    """`id@version` that is to replace it; it may be registered with `--inactive`."""
     method: OptionalMethod
     """The method; `robust_mpm` with its defaults when absent."""
     constraints: Annotated[Constraints, Sent()] = Field(default_factory=Constraints)
@@ -53,12 +49,21 @@ class ComparisonCommon(Strict):
     """What the answers must withstand."""
     seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
     """The same request with the same seed has the same result."""
-    fail_if: Annotated[tuple[Annotated[str, StringConstraints(max_length=100)], ...], Field(max_length=20), FEW] = ()
-    """Such as `broken > 5%` or `beyond-retraining < 0.05`; the result says which the candidate passes."""
 
     def question(self) -> Question:
         """The question that is asked about each applicant; the applicant's record is not yet in it."""
         return by_method(self)
+
+
+class ComparisonCommon(AskedOfMany):
+    """The versions to compare, what both are asked, and what the candidate must not do."""
+
+    baseline: VersionName
+    """`id@version` of the version in use."""
+    candidate: VersionName
+    """`id@version` that is to replace it; it may be registered with `--inactive`."""
+    fail_if: Annotated[tuple[Annotated[str, StringConstraints(max_length=100)], ...], Field(max_length=20), FEW] = ()
+    """Such as `broken > 5%` or `beyond-retraining < 0.05`; the result says which the candidate passes."""
 
 
 class ComparisonRequest(ComparisonCommon):
