@@ -60,12 +60,14 @@ class Answered(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A person's problem, the result of the search, and what is known where the search found nothing."""
+    """A person's problem, the answer, and what is known where the search found nothing."""
 
     problem: RecourseProblem
     found: RecourseResult
-    known: Preclusion | None
-    """What is known beside an answer that found nothing."""
+    known: Preclusion | None = None
+    """What a proof has shown where the search found nothing."""
+    reason: Reason | None = None
+    """Why the search found nothing."""
 
     @property
     def actions(self) -> ActionSet:
@@ -74,14 +76,14 @@ class Asked:
 
     @property
     def row_raw(self) -> Row | None:
-        """The raw row that the answer advises, or an accepted one that the search missed; None without either."""
+        """The raw row that the answer advises, or an accepted one that is no answer; None without either."""
         if self.found.counterfactuals:
             return self.found.counterfactuals[0].row_raw
         return None if self.known is None else self.known.row_raw
 
     @property
     def calls(self) -> int:
-        """Number of model calls that the search made."""
+        """Number of model calls that the answer took."""
         return self.found.diagnostics.model_calls or 0
 
     @property
@@ -96,12 +98,12 @@ class Asked:
         ----------
         unit : action set in whose spreads the cost is measured, since spreads differ by version
         """
-        row_raw, known, verdict = self.row_raw, self.known, self.found.verdict
+        row_raw, known = self.row_raw, self.known
         best = self.found.counterfactuals[0] if self.found.counterfactuals else None
         changed = () if row_raw is None else unit.changes(row_raw)
         return Answered(
             status="not_found" if row_raw is None else "found",
-            reason=verdict.reason.value if verdict else None,
+            reason=None if self.reason is None else self.reason.value,
             proof=None if known is None else known.proof,
             accepted_share_at_most=None if known is None else known.accepted_share_at_most,
             cost=None if row_raw is None else float(unit.cost(row_raw[None])[0]),
@@ -202,10 +204,12 @@ def answers(
         if isinstance(outcome, RecourseError):
             answered[i] = outcome
             continue
-        known = None
-        if outcome.verdict is not None and outcome.verdict.reason not in recourse.UNKNOWN:
+        known, reason = None, None if outcome.verdict is None else outcome.verdict.reason
+        if reason is not None and reason not in recourse.UNKNOWN:
             known = preclusion(problem.black_box, problem.reference, problem.action_set)
-        answered[i] = Asked(problem=problem, found=outcome, known=known)
+            if known.row_raw is not None:
+                outcome = recourse.with_record(problem, outcome, known.row_raw, common, payload["plan_s"])
+        answered[i] = Asked(problem=problem, found=outcome, known=known, reason=reason)
     return answered
 
 

@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
+import numpy as np
+from jaxtyping import Float
+
 from app.portfolio.preclusion import Preclusion, preclusion
 from app.questions.answers import (
     CounterfactualAnswer,
@@ -157,19 +160,27 @@ def with_proof(
     if found.verdict is None or found.verdict.reason in UNKNOWN:
         return found, None
     known = preclusion(asked.black_box, asked.reference, asked.action_set, deadline=asked.deadline)
-    spent, method = found.diagnostics, METHODS[question.method]
     if known.asked:
-        spent = spent.plus(calls=1, rows=known.asked)
+        found = replace(found, diagnostics=found.diagnostics.plus(calls=1, rows=known.asked))
     if known.row_raw is None:
-        return replace(found, diagnostics=spent), known
-    if method.yields is not Yields.PLAN and asked.future_validity is None:
-        offered = replace(asked, offered_raw=known.row_raw[None], count=1)
-        again = solve(offered, method, question.params, question.certificate, plan_s=plan_s)
-        more = again.diagnostics
-        spent = spent.plus(calls=more.model_calls, rows=more.model_rows)
-        if again.status is Status.FOUND:
-            found = again
-    return replace(found, diagnostics=spent), None
+        return found, known
+    return with_record(asked, found, known.row_raw, question, plan_s), None
+
+
+def with_record(
+    asked: RecourseProblem, found: RecourseResult, row_raw: Float[np.ndarray, "p"], question: Question, plan_s: float
+) -> RecourseResult:
+    """A result that found nothing, but with an accepted raw row as its answer, made cheaper where the model allows.
+
+    The result stays as it is where a plan or a promise about future models is asked for.
+    """
+    method = METHODS[question.method]
+    if method.yields is Yields.PLAN or asked.future_validity is not None:
+        return found
+    offered = replace(asked, offered_raw=row_raw[None], count=1)
+    again = solve(offered, method, question.params, question.certificate, plan_s=plan_s)
+    spent = found.diagnostics.plus(calls=again.diagnostics.model_calls, rows=again.diagnostics.model_rows)
+    return replace(again if again.status is Status.FOUND else found, diagnostics=spent)
 
 
 def render(frame: Frame, action_set: ActionSet, found: Explained) -> RecourseAnswer:

@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from app.errors import DeadlineExceeded
+from app.models import tasks
 from app.portfolio import preclusion as module
+from app.portfolio.answered import Asked, answers
 from app.portfolio.preclusion import preclusion
 from app.questions.question import Question
 from app.questions.recourse import with_proof
-from app.questions.use_cases import actions_of
+from app.questions.use_cases import actions_of, problem
 from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.constraints import Bounds, Constraints
 from app.recourse.certificate_params import CertificateParams
@@ -32,6 +34,8 @@ from app.recourse.result import Status
 from app.recourse.search.mixed_integer import ActionProgram, Solved
 from app.recourse.search.rule_branching import solve_program
 from app.recourse.solve import METHODS, solve
+from app.recourse.verdict import Reason
+from app.registry.ref import ModelRef, Store
 from app.registry.registry import Registry
 from app.registry.version import LoadedModel
 from tests.conftest import DEMO_STORE
@@ -381,7 +385,9 @@ def test_a_record_that_the_search_misses_is_the_answer(loaded: LoadedModel) -> N
 
 def test_a_record_that_is_hardly_accepted_is_the_answer() -> None:
     """The proof finds one with a score below 0.001, whose numbers move by whole steps, so that half of one is one."""
-    demo = Registry(DEMO_STORE).find("consumer-loan").load()
+    store = Store(root=str(DEMO_STORE))
+    ref = ModelRef.of(store, store.open().find("consumer-loan"))
+    black_box = tasks.load(ref).black_box
     person = {
         "age": 26, "monthly_income": 1709, "monthly_debt": 369, "card_utilisation": 72.7, "late_payments": 3,
         "amount": 8500, "term": 42, "employment": "under 1 year", "savings": "under 1,000 EUR",
@@ -392,17 +398,20 @@ def test_a_record_that_is_hardly_accepted_is_the_answer() -> None:
         "monthly_income": MaxChange(relative=0.05),
     }  # fmt: skip
     question = Question(
-        method="robust_mpm", params=METHODS["robust_mpm"].params(), factual_raw=demo.black_box.space.read(person),
+        method="robust_mpm", params=METHODS["robust_mpm"].params(), factual_raw=black_box.space.read(person),
         constraints=Constraints(max_change=within), valid_months=3.0,
     )  # fmt: skip
-    asked = RecourseProblem(
-        black_box=demo.black_box, reference=demo.reference, deadline=time.monotonic() + 30.0,
-        action_set=actions_of(demo.black_box.space, question, demo.rules),
-    )  # fmt: skip
+    asked = problem(ref, question, 30.0)
     missed = solve(asked, METHODS["robust_mpm"], question.params, CertificateParams())
     found, known = with_proof(asked, missed, question, 1.0)
     assert (missed.status, found.status, known) == (Status.NOT_FOUND, Status.FOUND, None)
-    assert 0.0 <= demo.black_box.score_raw(found.counterfactuals[0].row_raw[None])[0] < 0.001
+    row_raw = found.counterfactuals[0].row_raw
+    assert 0.0 <= black_box.score_raw(row_raw[None])[0] < 0.001
+    # It is also the answer in a report, which says that the search has missed it.
+    one = answers(ref, question, {"first": 0, "deadline_s": 30.0, "plan_s": 1.0}, {0: question.factual_raw})[0]
+    assert isinstance(one, Asked)
+    assert one.row_raw is not None
+    assert (one.row_raw.tolist(), one.reason) == (row_raw.tolist(), Reason.INFEASIBLE_CONSTRAINTS)
 
 
 # --- in an answer ----------------------------------------------------------------------------------------------------
