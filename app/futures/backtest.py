@@ -8,30 +8,22 @@ an earlier one by what has happened since, not by how much it knows.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from app.errors import RehearsalFailed
-from app.futures.recipe import Recipe, Tuned
-from app.futures.records import LEAST, MOST_DRAWN, Records, Sample, samples
-from app.futures.spec import Choices
-from app.futures.stacks import Kind, pack
-from app.futures.store import open_set
+from app.futures.records import LEAST
 from app.futures.stress import STRENGTHS, Stressed
-from app.recourse.actions.action_set import action_set
+from app.futures.windows import Windows, answered, rows_of
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import Backtest, FutureModels, Futures, StressedModels
-from app.recourse.problem import RecourseProblem, Reference, Under
+from app.recourse.problem import Under
 from app.recourse.robustness.kept_before import clustered_interval
-from app.recourse.solve import DEFAULT_METHOD, METHODS, solve
-from app.registry.files import write_atomic
-from app.registry.version import LoadedModel
 
 STEPS = 4
 """Dates before the end of the records."""
@@ -108,18 +100,8 @@ def dates_of(days: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) ->
 class Backtester:
     """Trains the models of each date of a backtest, and asks models of later dates about answers of earlier dates."""
 
-    loaded: LoadedModel
-    records: Records
-    recipe: Recipe
-    tuned: Tuned
-    kind: Kind
-    choices: Choices
+    windows: Windows
     stresses: Sequence[Stressed]
-    directory: Path
-    """Where models are kept until the end, for a later process to go on with."""
-    made: Callable[[], None]
-    """Called after each block of models."""
-    _indices: dict[str, int] = field(default_factory=dict)
 
     def run(self, dates: Dates) -> tuple[Backtest, ...]:
         """What models of later dates keep of answers from earlier dates.
@@ -132,8 +114,7 @@ class Backtester:
         RehearsalFailed, ModelRefused, ModelUnusable : the recipe fails on the records of a date
         SolverFailed, ModelOutputInvalid : a solver ends without an answer, or a model gives an output outside its range
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
-        models = [self._model(at, window) for at, window in enumerate(dates.windows)]
+        models = [self.windows.model(f"{at}-model", w, at, STEPS + 1 + at) for at, w in enumerate(dates.windows)]
         held_back = [self._set(at, "held-back", window) for at, window in enumerate(dates.windows)]
         given = [self._answers(at, dates, models[at], held_back[at]) for at in range(STEPS)]
         found = (
@@ -146,34 +127,19 @@ class Backtester:
 
     def _answers(self, at: int, dates: Dates, model: BlackBox, held_back: FutureModels) -> dict[float | None, Given]:
         """Answers of a date to people whom its model refuses, by the share that was asked for."""
-        window, space = dates.windows[at], self.loaded.registered.space
-        rows_raw = self.records.rows_raw[window]
-        reference = Reference(
-            space=space, rows_raw=rows_raw, scores=model.score_raw(rows_raw),
-            largest_distance=self.loaded.reference.largest_distance,
-        )  # fmt: skip
+        window, own = dates.windows[at], self.windows
         futures = Futures(
             search=self._set(at, "search", window), held_back=held_back, source="retrained",
-            records=self.choices.records, stressed_search=self._stressed(at, window),
+            records=own.choices.records, stressed_search=self._stressed(at, window),
         )  # fmt: skip
-        applying_raw = self.records.rows_raw[dates.applying[at]]
-        refused_raw = applying_raw[model.score_raw(applying_raw) < 0.0]
-        rng = np.random.default_rng([self.choices.seed, FIRST, at])
-        people_raw = refused_raw[rng.permutation(len(refused_raw))[:PEOPLE]]
-        method = METHODS[DEFAULT_METHOD]
         found: dict[float | None, Given] = {}
         for asked in ASKED:
-            rows, promised = [], []
-            for row_raw in people_raw:
-                problem = RecourseProblem(
-                    black_box=model, reference=reference, futures=futures, future_validity=asked,
-                    action_set=action_set(space, row_raw, rules=self.loaded.rules),
-                )  # fmt: skip
-                for one in solve(problem, method, method.params()).counterfactuals[:1]:
-                    assert one.future is not None
-                    rows.append(one.row_raw)
-                    promised.append(one.future.probability)
-            found[asked] = np.array(rows).reshape(-1, space.p), np.array(promised)
+            given = answered(
+                own.loaded, model, own.records.rows_raw[dates.applying[at]], PEOPLE, [own.choices.seed, FIRST, at],
+                of_raw=own.records.rows_raw[window], futures=futures, asked=asked,
+            )  # fmt: skip
+            promised = [one.future.probability for one in given if one.future is not None]
+            found[asked] = rows_of(own.loaded, given), np.array(promised)
         return found
 
     def _kept(
@@ -189,7 +155,7 @@ class Backtester:
         # Of the records behind two models this part differs, or all of them.
         differing = min(1.0, steps / dates.length)
         # Bootstraps of half the records vary as much as models of other records differ, those of all half as much.
-        scale = math.sqrt(differing * (1.0 if self.choices.records == "fresh" else 2.0))
+        scale = math.sqrt(differing * (1.0 if self.windows.choices.records == "fresh" else 2.0))
         kept, shares = [], []
         for at, (rows_raw, _) in enumerate(given):
             if len(rows_raw):
@@ -210,27 +176,17 @@ class Backtester:
 
     # --- models ---
 
-    def _model(self, at: int, window: Int[np.ndarray, "n"]) -> BlackBox:
-        """The model of a date: trained on all records of its window."""
-        rng = np.random.default_rng([self.choices.seed, FIRST, STEPS + 1 + at])
-        chosen = window if len(window) <= MOST_DRAWN else np.sort(rng.choice(window, MOST_DRAWN, replace=False))
-        (content,) = self._files(
-            f"{at}-model", [Sample(index=FIRST + at, chosen=chosen, seed=int(rng.integers(2**31)))]
-        )
-        path = self.directory / f"{at}-model{Path(self.kind.manifest.file.path).suffix}"
-        write_atomic(path, content)
-        return self.kind.member(self.directory, path.name, content).of_columns(self.loaded.registered.columns)
-
     @property
     def each(self) -> int:
         """Number of stressed models for each date, stress and strength, at least 1.
 
         All stressed models of a date together are at most as many as a search uses today.
         """
-        return max(1, self.choices.search // max(2, len(self.stresses)) // len(STRENGTHS))
+        return max(1, self.windows.choices.search // max(2, len(self.stresses)) // len(STRENGTHS))
 
     def _count(self, name: str) -> int:
-        asked = self.choices.search if name == "search" else self.choices.held_back
+        choices = self.windows.choices
+        asked = choices.search if name == "search" else choices.held_back
         return min(MOST_MODELS, asked)
 
     @property
@@ -240,11 +196,11 @@ class Backtester:
         return STEPS * (self._count("search") + stressed) + (STEPS + 1) * (1 + self._count("held-back"))
 
     def _set(self, at: int, name: str, window: Int[np.ndarray, "n"]) -> FutureModels:
-        return self._opened(f"{at}-{name}", self._drawn(at, name, window, self._count(name), None))
+        return self.windows.trained(f"{at}-{name}", self.windows.drawn(f"{at}-{name}", window, self._count(name)))
 
     def _stressed(self, at: int, window: Int[np.ndarray, "n"]) -> StressedModels | None:
         """Stressed models of a date, of today's stresses that leave enough records of each label in its window."""
-        favourable = self.records.favourable[window]
+        favourable = self.windows.records.favourable[window]
         possible = []
         for stressed in self.stresses:
             weights = stressed.weights[:, window]
@@ -258,46 +214,12 @@ class Backtester:
             one
             for i, (_, weights) in enumerate(possible)
             for j, weight in enumerate(weights)
-            for one in self._drawn(at, f"stressed-{i}-{j}", window, self.each, weight)
+            for one in self.windows.drawn(f"{at}-stressed-{i}-{j}", window, self.each, weight)
         ]
         return StressedModels(
             stresses=tuple(stress for stress, _ in possible), strengths=STRENGTHS,
-            models=self._opened(f"{at}-stressed", drawn),
+            models=self.windows.trained(f"{at}-stressed", drawn),
         )  # fmt: skip
-
-    def _drawn(
-        self, at: int, name: str, window: Int[np.ndarray, "n"], count: int, weights: Float[np.ndarray, "n"] | None
-    ) -> list[Sample]:
-        """Bootstraps of the records of a window; those of another name have other seeds."""
-        first = self._indices.setdefault(f"{at}-{name}", FIRST + 1_000 * (1 + len(self._indices)))
-        own = Records(
-            rows_raw=self.records.rows_raw[window], favourable=self.records.favourable[window],
-            labels=self.records.labels, of_reference=False,
-        )  # fmt: skip
-        found = samples(own, self.choices.records, self.choices.seed, range(first, first + count), weights)
-        return [Sample(index=one.index, chosen=window[one.chosen], seed=one.seed) for one in found]
-
-    def _opened(self, name: str, drawn: Sequence[Sample]) -> FutureModels:
-        stack, files = pack(self.kind, self._files(name, drawn))
-        directory = self.directory / f"{name}.set"
-        directory.mkdir(exist_ok=True)
-        for file, content in files.items():
-            write_atomic(directory / file, content)
-        return open_set(self.loaded.registered, self.kind, stack, len(drawn), directory, files)
-
-    def _files(self, name: str, drawn: Sequence[Sample]) -> list[bytes]:
-        """The files of models; those that an interrupted rehearsal has made are read."""
-        found: list[bytes] = []
-        for first in range(0, len(drawn), self.recipe.block):
-            block = drawn[first : first + self.recipe.block]
-            paths = [self.directory / f"{name}-{i:04d}" for i in range(first, first + len(block))]
-            if not all(path.exists() for path in paths):
-                for path, content in zip(paths, self.recipe.make(self.records, block, self.tuned), strict=True):
-                    write_atomic(path, content)
-            found += [path.read_bytes() for path in paths]
-            for _ in block:
-                self.made()
-        return found
 
 
 def _remaining(dates: int, steps: float) -> float:

@@ -13,11 +13,9 @@ import numpy as np
 from jaxtyping import Float
 
 from app.futures.store import SIGNIFICANCE
-from app.recourse.actions.action_set import action_set
+from app.futures.windows import answered, rows_of
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import FutureModels
-from app.recourse.problem import RecourseProblem, Reference
-from app.recourse.solve import DEFAULT_METHOD, METHODS, solve
 from app.registry.version import LoadedModel
 
 ASKING = 3
@@ -68,17 +66,6 @@ def answers(loaded: LoadedModel, asking: Sequence[BlackBox], seed: int, people: 
 
     Where no answer is found there is no row. Raises the errors of `solve`.
     """
-    space, reference, method = loaded.registered.space, loaded.reference, METHODS[DEFAULT_METHOD]
-    found: list[np.ndarray] = []
-    for i, model in enumerate(asking):
-        scores = model.score_raw(reference.rows_raw)
-        refused_raw = reference.rows_raw[scores < 0.0]
-        own = Reference(
-            space=space, rows_raw=reference.rows_raw, scores=scores, largest_distance=reference.largest_distance
-        )
-        for row_raw in refused_raw[np.random.default_rng([seed, i]).permutation(len(refused_raw))[:people]]:
-            problem = RecourseProblem(
-                black_box=model, reference=own, action_set=action_set(space, row_raw, rules=loaded.rules)
-            )
-            found += [one.row_raw for one in solve(problem, method, method.params()).counterfactuals[:1]]
-    return np.array(found).reshape(-1, space.p)
+    own_raw = loaded.reference.rows_raw
+    found = [one for i, model in enumerate(asking) for one in answered(loaded, model, own_raw, people, [seed, i])]
+    return rows_of(loaded, found)

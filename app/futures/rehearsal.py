@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float
 from pydantic import ValidationError
 
 from app.errors import ModelRefused, RecourseError, RehearsalFailed
+from app.futures.backtest import FIRST as BACKTESTED
 from app.futures.backtest import Backtester, Dates, dates_of
 from app.futures.likeness import ASKING, FEWEST, Compared, answers, compared
 from app.futures.recipe import Recipe
@@ -30,6 +31,7 @@ from app.futures.stand_in import twin_of_model
 from app.futures.store import FAILED, RECORD, SPEC, FutureManifest, FuturesRecord, Part, SetName, SetRecord, open_set
 from app.futures.stress import STRENGTHS, Stressed, followed, stressed_records
 from app.futures.underway import alone, noted
+from app.futures.windows import Windows
 from app.observability import log
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import ANSWERS, Backtest
@@ -214,7 +216,7 @@ class _Rehearsal:
         backtest: tuple[Backtest, ...] = ()
         if dates is not None:
             done = count(len(checks) + 1)
-            backtester.made = lambda: progress(next(done), total)
+            backtester.windows.made = lambda: progress(next(done), total)
             try:
                 backtest = backtester.run(dates)
             except RecourseError as error:
@@ -241,9 +243,14 @@ class _Rehearsal:
 
     def _backtester(self) -> Backtester:
         return Backtester(
+            windows=self._windows("backtest", BACKTESTED),
+            stresses=[one for one in self.stresses if one.stress.column != ANSWERS],
+        )
+
+    def _windows(self, name: str, first: int) -> Windows:
+        return Windows(
             loaded=self.loaded, records=self.records, recipe=self.recipe, tuned=self.spec.tuned, kind=self.kind,
-            choices=self.choices, stresses=[one for one in self.stresses if one.stress.column != ANSWERS],
-            directory=self.partial / "backtest", made=lambda: None,
+            choices=self.choices, directory=self.partial / name, first=first, made=lambda: None,
         )  # fmt: skip
 
     def _blocks(self) -> Iterator[range]:
