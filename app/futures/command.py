@@ -87,7 +87,6 @@ def stress_of(texts: list[str]) -> str | list[dict[str, str]]:
 def run(model: "RegisteredModel", choices: "Choices", material: "Material") -> None:
     """Make future models with a progress bar, and print what was made."""
     from app.futures.rehearsal import rehearse as make
-    from app.futures.store import ADVICE
 
     with progress_bar("rehearsing") as progress:
         record = make(model, choices, material, progress=progress)
@@ -102,8 +101,8 @@ def run(model: "RegisteredModel", choices: "Choices", material: "Material") -> N
         more = record.stressed_search.models + record.stressed.models
         typer.echo(f"{more} more are for the stress {stresses}; they say how far answers hold if applicants change.")
         typer.echo(_curve_text(model))
-    if record.likeness == "differs":
-        typer.echo(ADVICE, err=True)
+    if record.advice:
+        typer.echo(record.advice, err=True)
     if dropped:
         typer.echo(f"Dropped {dropped} that are no better than chance.", err=True)
     if record.labels == "own_decisions":

@@ -22,13 +22,26 @@ from pydantic import ValidationError
 from app.errors import ModelRefused, RecourseError, RehearsalFailed
 from app.futures.backtest import FIRST as BACKTESTED
 from app.futures.backtest import Backtester, Dates, dates_of
+from app.futures.halves import FIRST as HALVED
+from app.futures.halves import halved
 from app.futures.likeness import ASKING, FEWEST, Compared, answers, compared
 from app.futures.recipe import Recipe
 from app.futures.records import Records, Sample, newer_records, reference_records, sample
 from app.futures.spec import Choices, Material, Spec, asked_for, read_spec, recipe_of, specified
 from app.futures.stacks import Kind, pack
 from app.futures.stand_in import twin_of_model
-from app.futures.store import FAILED, RECORD, SPEC, FutureManifest, FuturesRecord, Part, SetName, SetRecord, open_set
+from app.futures.store import (
+    FAILED,
+    RECORD,
+    SPEC,
+    FutureManifest,
+    FuturesRecord,
+    Halves,
+    Part,
+    SetName,
+    SetRecord,
+    open_set,
+)
 from app.futures.stress import STRENGTHS, Stressed, followed, stressed_records
 from app.futures.underway import alone, noted
 from app.futures.windows import Windows
@@ -354,6 +367,7 @@ class _Rehearsal:
             stressed=sets.get("stressed"),
             backtest=backtest,
             no_backtest=no_backtest,
+            halves=self._halves(),
             rank=None if compared is None else compared.rank,
             apart=0.0 if compared is None else compared.apart,
             agreement=round(agreement, 4),
@@ -374,6 +388,21 @@ class _Rehearsal:
         files = {file: (directory / file).read_bytes() for file in held_back.digests}
         models = open_set(self.registered, self.kind, held_back.stack, held_back.models, directory, files)
         return compared(self.loaded, asking, models, self.choices.seed)
+
+    def _halves(self) -> Halves | None:
+        """What one half of the records says of the promises of the other.
+
+        None for a model that is asked by HTTP, models that the service does not train, and bootstraps of all records.
+        """
+        trained = self.spec.source in ("retrained", "stand_in") and self.records.of_reference
+        if not trained or self.choices.records != "fresh" or self.loaded.black_box.remote is not None:
+            return None
+        try:
+            return halved(self._windows("halves", HALVED))
+        except RecourseError as error:
+            # The future models themselves are there.
+            log.warning("halves-failed", model=self.registered.name, detail=error.sentence)
+            return None
 
     def _pack(self, packed: Path, name: SetName, indices: Sequence[int], checks: dict[int, Check]) -> SetRecord:
         # A model under stress is known by its place, so none is dropped: one that is no better than chance decides as

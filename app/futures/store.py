@@ -14,7 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, ValidationError, model_validator
+from scipy.special import ndtri
 
 from app.calibration.file import read_calibration
 from app.errors import ModelRefused, ModelUnusable, RecourseError
@@ -23,8 +25,18 @@ from app.futures.stacks import STACKS, Kind
 from app.kept import kept
 from app.observability import log
 from app.recourse.models.black_box import Input
-from app.recourse.models.committee import Backtest, Drawn, FutureModels, Futures, Likeness, Stress, StressedModels
+from app.recourse.models.committee import (
+    HALF,
+    Backtest,
+    Drawn,
+    FutureModels,
+    Futures,
+    Likeness,
+    Stress,
+    StressedModels,
+)
 from app.recourse.models.score import Output
+from app.recourse.shares import percent
 from app.registry.artifact import Artifact
 from app.registry.files import Stamp, digest, read_regular, stamp
 from app.registry.manifest import FUTURES, PARTIAL, Manifest
@@ -43,6 +55,14 @@ SIGNIFICANCE = 0.05
 ADVICE = (
     "Today's model does not look like one that this recipe trains, so intervals are wider. Make the models with the "
     "lender's own training: recourse models rehearse --command, or --from a folder of models that it has trained."
+)
+
+SIGNIFICANT = 1.64
+"""Standard errors by which promises exceed what is kept, from which on they are lowered; by chance 5 % do."""
+
+LOWERED = (
+    "Trained on one half of the records, such models promised that {promised}% of other models accept an answer, and "
+    "{kept}% of those of the other half did; promises are lowered by as much. More records would raise them."
 )
 
 
@@ -90,6 +110,27 @@ class SetRecord(Part):
     """Bytes of each file."""
 
 
+class Halves(Part):
+    """What models of one half of the records kept of answers that the other half gave (`halves`)."""
+
+    answers: int
+    promised: FiniteFloat
+    """Mean share of future models that was promised, in [0, 1]; each half counts the same."""
+    kept: FiniteFloat
+    """Share of the answers that the model of the other half accepts."""
+    excess: FiniteFloat
+    """Of what is promised over what is kept, in standard errors."""
+
+    @property
+    def shrink(self) -> float:
+        """`Futures.shrink`: 1 where chance may explain the excess, or fewer than half are promised."""
+        if self.excess < SIGNIFICANT or self.promised <= HALF:
+            return 1.0
+        ends = 0.5 / self.answers, 1.0 - 0.5 / self.answers
+        promised, kept = ndtri(np.clip([self.promised, self.kept], *ends)).tolist()
+        return min(1.0, max(0.0, kept / promised))
+
+
 class FuturesRecord(Part):
     """What is known about the future models of a version; the contents of ``futures.json``."""
 
@@ -128,6 +169,8 @@ class FuturesRecord(Part):
     """Of today's model among the held-back ones where answers lie (`likeness`); None where it was not compared."""
     apart: FiniteFloat = 0.0
     """How far it is from their mean there, in their standard deviations."""
+    halves: Halves | None = None
+    """None where the records were not halved."""
     agreement: FiniteFloat
     """Share of reference records that a future model has not seen and decides as today's does; mean over the models."""
     seconds: FiniteFloat
@@ -151,6 +194,15 @@ class FuturesRecord(Part):
     def likeness(self) -> Likeness | None:
         """Whether today's model is `alike` the future models, or `differs` from them; None without a comparison."""
         return None if self.rank is None else "differs" if self.rank <= SIGNIFICANCE else "alike"
+
+    @property
+    def advice(self) -> str | None:
+        """What the lender should know of these models; None where there is nothing to say."""
+        said = [ADVICE] if self.likeness == "differs" else []
+        if self.halves is not None and self.halves.shrink < 1.0:
+            numbers = {"promised": percent(self.halves.promised), "kept": percent(self.halves.kept)}
+            said.append(LOWERED.format(**numbers))
+        return " ".join(said) or None
 
     @property
     def stresses(self) -> tuple[Stress, ...]:
@@ -190,7 +242,7 @@ def status(model: RegisteredModel) -> Json:
             "held_back": found.held_back.models,
             "agreement": found.agreement,
             "recipe": found.likeness,
-            "advice": ADVICE if found.likeness == "differs" else None,
+            "advice": found.advice,
             "records": found.records,
             "labels": found.labels,
             "stress": [asdict(one) for one in found.stresses],
@@ -317,6 +369,7 @@ def _load(model: RegisteredModel) -> Futures | None:
         apart=record.apart if record.likeness == "differs" else None,
         backtest=record.backtest,
         stress_price=model.manifest.futures.stress_price,
+        shrink=1.0 if record.halves is None else record.halves.shrink,
     )
 
 

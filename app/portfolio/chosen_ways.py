@@ -113,7 +113,7 @@ class Chosen:
         burdens = _burdens(costs, rows_raw, None if futures is None else futures.search).tolist()
         shares: list[float | None] = [None] * len(found)
         if futures is not None and found.size:
-            shares = futures.held_back.shares(rows_raw).tolist()
+            shares = futures.promised(futures.held_back.shares(rows_raw)).tolist()
         for r, cost, burden, share in zip(found.tolist(), costs.tolist(), burdens, shares, strict=True):
             result[r] = {"cost": cost, "burden": burden, "future_validity": share}
         return tuple(result)
@@ -153,6 +153,7 @@ def _chosen(ref: ModelRef, payload: Json) -> Chosen | None:
     meter, futures = Meter(model.black_box), load_futures(model.registered)
     search = None if futures is None else futures.search
     least = asked["future_validity"] or common.robustness.future_validity or 0.0
+    least = least if futures is None else futures.share_for(least)
     burdens = np.full((len(people), len(rules.rules)), np.inf)
     for i, one in enumerate(people):
         k, records = rules.reached(one.actions, meter, search, least)

@@ -241,8 +241,9 @@ class _Search:
         self._any |= bool(yes.any())
         if problem.future_validity is not None and problem.futures is not None and yes.any():
             search, held_back = problem.futures.search, problem.futures.held_back
+            share = problem.futures.share_for(problem.future_validity)
             # By number alone: of offers of the demo whose mean is high enough 0.86 reach the share, by number 0.94.
-            needed = aim(problem.future_validity, search.count, held_back.count) / search.count
+            needed = aim(share, search.count, held_back.count) / search.count
             yes[yes] = search.shares(rows_raw[yes]) >= needed - ROUNDING
         return yes
 

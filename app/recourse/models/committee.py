@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import ndtr, ndtri
 
 from app.recourse.answer_part import EXACT, AnswerPart
 from app.recourse.features import FeatureSpace, ModelColumns
@@ -21,6 +22,9 @@ from app.recourse.models.in_step import joined
 
 ROUNDING = 1e-9
 """Tolerance of a share of models, before it is rounded to a count."""
+
+HALF = 0.5
+"""Share of models up to which nothing is gained by a search."""
 
 Drawn: TypeAlias = Literal["fresh", "same"]
 """How many records are drawn for each future model: half as many as there are, so that it varies as much as a model of
@@ -164,3 +168,16 @@ class Futures:
     """Of questions like the one that is asked; empty where there was no backtest of such."""
     stress_price: float = 0.15
     """Share of its cost that an answer may cost more in order to withstand stress."""
+    shrink: float = 1.0
+    """What the standard normal quantile of a share above 1/2 is multiplied by before it is promised, in [0, 1]: all
+    these models were trained on the same records, so more of them accept an answer than models of other records do."""
+
+    def promised(self, shares: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+        """What can be promised of records that such shares of the held-back models accept."""
+        return shares if self.shrink == 1.0 else np.where(shares > HALF, ndtr(self.shrink * ndtri(shares)), shares)
+
+    def share_for(self, promised: float) -> float:
+        """The share of the held-back models that must accept a record, for so much to be promised."""
+        if self.shrink == 1.0 or promised <= HALF:
+            return promised
+        return float(ndtr(ndtri(promised) / self.shrink)) if self.shrink else 1.0

@@ -36,6 +36,11 @@ GIVEN_UP_WARNING = (
     "The method's own answer, which asks for nothing, costs {:.3g}; of models of applicants {} {:.0f}% accept it, and "
     "{:.0f}% accept this one. {}"
 )
+FEWER_PROMISED = (
+    "{:.0f}% of future models can be expected to accept {}: fewer than the {:g}% that were asked for. Count on what "
+    "the answer promises, and on no more."
+)
+"""Where less is promised than the share of the models that accept."""
 KEPT_UNDER_STRESS = "Asking `under: stress` keeps that margin."
 NOT_KEPT = "No record was found that costs little more and keeps that margin."
 STRESS_WARNING = (
@@ -60,29 +65,38 @@ def _certificate(problem: RecourseProblem, count: int, under_stress: StressedFut
     """What is reported where so many of the held-back models accept a record."""
     assert problem.futures is not None
     futures, asked = problem.futures, problem.future_validity
-    models = futures.held_back.count
     under: Under | None = None
     if asked is not None and under_stress is not None:
         under = "stress" if problem.under_stress else "same"
     interval = _interval(futures, count)
+    probability = _probability(futures, count)
     return FutureCertificate(
-        probability=count / models,
+        probability=probability,
         interval=interval,
-        models=models,
+        models=futures.held_back.count,
         source=futures.source,
         records=futures.records,
         recipe=futures.recipe,
         asked=asked,
         under=under,
-        measured=_measured(futures, count / models),
+        measured=_measured(futures, probability),
         stressed=under_stress,
-        kept_before=kept_before(futures.backtest, asked, under, count / models, interval[0]),
+        kept_before=kept_before(futures.backtest, asked, under, probability, interval[0]),
     )
 
 
 def _interval(futures: Futures, count: int) -> tuple[float, float]:
     """That of the share where so many models accept."""
-    return share_interval(count, futures.held_back.count, futures.records, futures.apart or 0.0)
+    interval = share_interval(count, futures.held_back.count, futures.records, futures.apart or 0.0)
+    low, high = futures.promised(np.array(interval)).tolist()
+    return low, high
+
+
+def _probability(futures: Futures, count: int) -> float:
+    """What is promised where so many models accept; of all, half a model counts as one that does not."""
+    models = futures.held_back.count
+    accepting = count if futures.shrink == 1.0 else min(count, models - 0.5)
+    return float(futures.promised(np.array(accepting / models)))
 
 
 def _stressed(
@@ -97,7 +111,7 @@ def _stressed(
     shares = stress.accepted(problem.stressed.scores(rows_raw)) / stress.counted
     asked = HOLDS if problem.future_validity is None else problem.future_validity
     return [
-        _how_far(futures, stress, own, count / futures.held_back.count, asked)
+        _how_far(futures, stress, own, _probability(futures, count), asked)
         for own, count in zip(shares, plain, strict=True)
     ]
 
@@ -154,8 +168,11 @@ def fewer_than_asked(
     record, warnings = "this record" if len(found) == 1 else "one of these records", list[str]()
     least = min(futures, key=lambda future: future.probability, default=None)
     if least is not None and least.asked is not None and least.probability < least.asked - ROUNDING:
-        accepting = round(least.probability * least.models)
-        warnings.append(FEWER_WARNING.format(accepting, least.models, record, 100.0 * least.asked))
+        if problem.futures is not None and problem.futures.shrink < 1.0:
+            warnings.append(FEWER_PROMISED.format(100.0 * least.probability, record, 100.0 * least.asked))
+        else:
+            accepting = round(least.probability * least.models)
+            warnings.append(FEWER_WARNING.format(accepting, least.models, record, 100.0 * least.asked))
     stressed = [one for one in futures if one.under == "stress" and one.stressed is not None]
     for one in sorted(stressed, key=lambda one: one.stressed.lowest if one.stressed else 1.0)[:1]:
         if one.stressed is not None and one.asked is not None and one.stressed.lowest < one.asked - ROUNDING:
@@ -204,14 +221,14 @@ def given_up(problem: RecourseProblem, found: Sequence[Counterfactual], default:
 
 
 def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: float) -> bool:
-    """Whether at least `share` of the future models that take part in searches accept a raw row.
+    """Whether so many of the future models that take part in searches accept a raw row that `share` can be promised.
 
-    If so, the row can be promised. The held-back models are not asked: if they helped to choose the record, too many of
+    The held-back models are not asked: if they helped to choose the record, too many of
     them would accept it.
     """
     assert problem.futures is not None
     futures = problem.futures
-    needed = models_needed(share, futures.search.count)
+    needed = models_needed(futures.share_for(share), futures.search.count)
     return int((futures.search.scores_raw(row_raw[None]) >= 0.0).sum()) >= needed
 
 
@@ -238,9 +255,9 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
     futures, models, accepted = problem.futures, problem.futures.held_back.count, problem.held_back.accept(rows_raw)
     every, some = int(accepted.all(axis=0).sum()), int(accepted.any(axis=0).sum())
     plan = PlanFutureCertificate(
-        all=every / models,
+        all=_probability(futures, every),
         all_interval=_interval(futures, every),
-        any=some / models,
+        any=_probability(futures, some),
         any_interval=_interval(futures, some),
         stressed_all=_stressed_share(problem, rows_raw, np.all),
         stressed_any=_stressed_share(problem, rows_raw, np.any),

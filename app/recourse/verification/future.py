@@ -112,7 +112,8 @@ def verify_committee(
 
     Parameters
     ----------
-    share : least share of the future models in the search set that must accept the record
+    share : what is to be promised of the record; at least this share of the future models in the search set must accept
+        it, or more if they promise too much
     known : records of earlier answers to this applicant, as further candidates
     """
     draft.aimed = True
@@ -158,7 +159,8 @@ class _Committee:
     ) -> None:
         candidates = draft.candidates if isinstance(draft.candidates, Candidates) else None
         self.draft, self.futures, self.price = draft, futures.search, futures.stress_price
-        self.share = self.asked = share
+        self.promised = share
+        self.share = self.asked = share = futures.share_for(share)
         self.objective = candidates.objective if candidates else None
         self.shortfall = candidates.shortfall if candidates else None
         defaults = type(params)()
@@ -184,7 +186,7 @@ class _Committee:
         assert stress is not None
         # Few models have one stress: rounded up, nearly every share would ask for all of them.
         models = int(stress.counted[-1])
-        self.needed = np.full(len(stress.stresses), max(1, round(self.share * models)))
+        self.needed = np.full(len(stress.stresses), max(1, round(self.promised * models)))
         if len(default) == 1:
             row_raw = default[0].row_raw[None]
             self.own_least = default[0].score
