@@ -64,7 +64,7 @@ class FuturesStatus(Described):
     """Whether this version looks like one that their recipe trains, where answers lie; intervals are wider where it
     differs. Null for models of the lender's own command or folder, and where it was not compared."""
     advice: str | None
-    """What makes promises surer where it differs; null elsewhere."""
+    """Why promises are wider or lower, and what helps; or null."""
     records: Drawn | None
     """Bootstraps of half the records, or of the full size."""
     labels: Literal["outcomes", "own_decisions"] | None

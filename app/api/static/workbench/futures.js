@@ -39,7 +39,8 @@ function statusParts(futures) {
   return [h("p", "No future models: answers say nothing about the lender’s next model.")];
 }
 
-function readyParts({ source, search, held_back: held, agreement, labels, stress, dropped, created_at: created }) {
+function readyParts(futures) {
+  const { source, search, held_back: held, agreement, labels, stress, dropped, advice, created_at: created } = futures;
   const noun = futureNoun(source);
   const total = Number(search) + Number(held);
   const roles = `${search} guide the search for an answer, and ${held} others measure how many still say yes.`;
@@ -55,6 +56,7 @@ function readyParts({ source, search, held_back: held, agreement, labels, stress
         stress.length > 0 &&
         ` Others show how far answers hold if ${stress.map(stressName).join(", ")} become more frequent.`,
       Number(dropped) > 0 && ` Dropped as no better than chance: ${dropped}.`,
+      advice && ` ${advice}`,
     ),
   ];
 }

@@ -1,0 +1,143 @@
+"""Promises of trees of few noisy records: lowered to what models of other records keep."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from app.futures.rehearsal import rehearse
+from app.futures.spec import Choices
+from app.futures.store import Halves, load_futures, status
+from app.recourse.actions.action_set import action_set
+from app.recourse.counterfactual import Counterfactual
+from app.recourse.models.committee import Futures
+from app.recourse.problem import RecourseProblem
+from app.recourse.robustness.share_interval import share_interval
+from app.recourse.solve import METHODS, solve
+from app.registry.version import LoadedModel
+from tests.futures.models import registered
+from tests.optional import library
+from tests.registry.loan import loan_records
+
+RECORDS = 800
+CHOICES = Choices(stress="none", search=40, held_back=40)
+
+
+def outcomes(records: list[dict[str, Any]], seed: int) -> np.ndarray:
+    """Whether loans are repaid, which income and amount say little about."""
+    income, amount = (np.array([record[name] for record in records]) for name in ("income", "amount"))
+    chance = 1.0 / (1.0 + np.exp(-(income - 4_750.0) / 3_000.0 + (amount - 15_250.0) / 11_000.0))
+    return np.asarray(np.random.default_rng(seed).random(len(records)) < chance)
+
+
+def grown(X: np.ndarray, y: np.ndarray) -> Any:
+    xgboost = library("xgboost")
+    options = {"objective": "binary:logistic", "eta": 0.2, "max_depth": 4, "nthread": 1}
+    return xgboost.train(options, xgboost.DMatrix(X, y), num_boost_round=50)
+
+
+def noisy(directory: Any, X: np.ndarray, y: np.ndarray, columns: tuple[str, ...]) -> None:
+    repaid = outcomes(directory.records, 0)
+    for record, outcome in zip(directory.records, repaid.tolist(), strict=True):
+        record["repaid"] = int(outcome)
+    directory.set_artifact(bytes(grown(X, repaid).save_raw("json")), format="xgboost")
+
+
+def futures_of(model: Any) -> Futures:
+    futures = load_futures(model)
+    assert futures is not None
+    return futures
+
+
+def answers_of(loaded: LoadedModel, futures: Futures, asked: float, *, people: int) -> list[Counterfactual]:
+    found: list[Counterfactual] = []
+    for row_raw in loaded.reference.rows_raw[loaded.reference.scores < 0.0][:people]:
+        problem = RecourseProblem(
+            black_box=loaded.black_box, reference=loaded.reference, futures=futures, future_validity=asked,
+            action_set=action_set(loaded.black_box.space, row_raw),
+        )  # fmt: skip
+        found += solve(problem, METHODS["robust_mpm"], METHODS["robust_mpm"].params()).counterfactuals[:1]
+    return found
+
+
+def promised(found: list[Counterfactual]) -> np.ndarray:
+    return np.array([one.future.probability for one in found if one.future])
+
+
+def kept_by_others(loaded: LoadedModel, found: list[Counterfactual]) -> np.ndarray:
+    """The share of 30 models of other records, trained without the product, that accept each answer."""
+    xgboost, space = library("xgboost"), loaded.black_box.space
+    asked, kept = xgboost.DMatrix(space.encode(np.array([one.row_raw for one in found]))), []
+    for seed in range(1, 31):
+        records = loan_records(RECORDS, seed)
+        X = space.encode(np.array([space.read(record) for record in records]))
+        kept.append(grown(X, outcomes(records, seed)).predict(asked, output_margin=True) >= 0.0)
+    return np.asarray(np.mean(kept, axis=0))
+
+
+@pytest.mark.slow
+def test_what_is_promised_of_noisy_trees_is_what_models_of_other_records_keep(tmp_path: Path) -> None:
+    model = registered(tmp_path, noisy, records=RECORDS)
+    halves = rehearse(model, CHOICES).halves
+    assert halves is not None
+    assert halves.promised - halves.kept > 0.05
+    loaded, futures = model.load(), futures_of(model)
+    assert 0.0 < futures.shrink < 1.0
+
+    too_much = answers_of(loaded, replace(futures, shrink=1.0), 0.8, people=25)
+    assert promised(too_much).mean() - kept_by_others(loaded, too_much).mean() > 0.05
+    found = answers_of(loaded, futures, 0.8, people=25)
+    true = kept_by_others(loaded, found)
+    assert -0.15 < promised(found).mean() - true.mean() < 0.03, "no more than is kept, and not far less"
+    assert np.mean(true < [one.future.interval[0] for one in found if one.future]) <= 0.05
+    assert "promises are lowered by as much" in status(model)["advice"]
+
+
+@pytest.mark.slow
+def test_what_is_promised_of_a_linear_model_stays(tmp_path: Path) -> None:
+    model = registered(tmp_path, "linear", records=RECORDS)
+    halves = rehearse(model, CHOICES).halves
+    assert halves is not None
+    assert halves.kept > halves.promised - 0.05
+    assert (futures_of(model).shrink, status(model)["advice"]) == (1.0, None)
+
+
+@pytest.mark.parametrize(
+    "choices", [Choices(stress="none", search=19, held_back=40), Choices(stress="none", records="same")]
+)
+def test_few_models_and_models_of_the_same_records_are_not_halved(tmp_path: Path, choices: Choices) -> None:
+    assert rehearse(registered(tmp_path, "linear", records=600), choices).halves is None
+
+
+@pytest.mark.parametrize(
+    ("halves", "shrink"),
+    [
+        (Halves(answers=192, promised=0.95, kept=0.85, excess=3.0), norm.ppf(0.85) / norm.ppf(0.95)),
+        (Halves(answers=192, promised=0.95, kept=0.85, excess=1.6), 1.0),
+        (Halves(answers=192, promised=0.95, kept=0.97, excess=-1.0), 1.0),
+        (Halves(answers=192, promised=0.95, kept=0.40, excess=9.0), 0.0),
+        (Halves(answers=192, promised=0.45, kept=0.20, excess=9.0), 1.0),
+    ],
+)
+def test_promises_shrink_where_chance_does_not_explain_what_is_not_kept(halves: Halves, shrink: float) -> None:
+    assert halves.shrink == pytest.approx(shrink)
+
+
+def test_an_answer_promises_the_shrunk_share_and_asks_for_more(tmp_path: Path) -> None:
+    model = registered(tmp_path, "linear", records=600)
+    rehearse(model, CHOICES)
+    loaded, plain = model.load(), futures_of(model)
+    shrunk = replace(plain, shrink=0.7)
+    cheap, dear = (answers_of(loaded, futures, 0.8, people=20) for futures in (plain, shrunk))
+    assert sum(one.cost for one in dear) > sum(one.cost for one in cheap)
+    for one in dear:
+        assert one.future is not None
+        count = round(40 * float(plain.held_back.shares(one.row_raw[None])[0]))
+        assert count >= 20
+        assert one.future.probability == pytest.approx(norm.cdf(0.7 * norm.ppf(min(count, 39.5) / 40)))
+        ends = [norm.cdf(0.7 * norm.ppf(end)) if end > 0.5 else end for end in share_interval(count, 40, "fresh")]
+        assert one.future.interval == pytest.approx(ends)
+    assert np.mean([one.future.probability >= 0.8 for one in dear if one.future]) >= 0.9
