@@ -152,7 +152,7 @@ class FutureCertificate(AnswerPart):
     """Share of the held-back future models that accept a counterfactual; no search has seen these models."""
 
     probability: float
-    """In [0, 1]; less where halves of the records kept less (`advice`)."""
+    """In [0, 1]; less where halves of the records kept less."""
     interval: tuple[float, float]
     """95 % confidence interval of the share of models that accept it: with `records: fresh` of models trained on other
     records, which is wider."""
