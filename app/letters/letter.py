@@ -1,31 +1,25 @@
 """What a letter to an applicant says: `notice_of` makes it from a recorded answer, in words that people read."""
 
-import math
-from calendar import monthrange
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date
 from itertools import takewhile
 
+from app.letters import dates
 from app.letters.language import Language
 from app.letters.notice import Lender, Notice, NoticeReason, NoticeWay
-from app.questions.answers import Json, Timestamp
-from app.questions.frame import Frame
-from app.questions.question import Case
+from app.questions.answers import Json
 from app.questions.ways import changes_in_order
 from app.recourse.actions.accepted_values import AcceptedValues
-from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.phrases import fill
-from app.recourse.actions.sentences import about_text, change_text, days_text, in_weeks, title_text
-from app.recourse.actions.timing import DAYS_PER_MONTH
-from app.recourse.features import Better, Feature, FeatureType, RawValue, Takes
+from app.recourse.actions.sentences import change_text, title_text
+from app.recourse.features import Better, Feature, RawValue
 from app.recourse.features.expression import parse_expression
 from app.recourse.method_run import UNSEEN_WARNING
 from app.recourse.models.score import PointScale
 from app.recourse.promise import promise_sentences, states_share
 from app.recourse.reasons import Departure, departure, is_unadvised, reason_text, usual_text, value_text
 from app.recourse.shares import digits_apart
-from app.store.timestamps import timestamp
 
 MOST_STEPS = 5
 """Steps of a way in a letter; nobody takes more at the same time."""
@@ -89,7 +83,7 @@ def notice_of(
     """
     answer, factual = facts.answer, facts.answer["factual"]
     features = {feature.name: _in(feature, language) for feature in facts.features}
-    valid_months, valid_until = _validity(answer)
+    valid_months, valid_until = dates.validity(answer)
     digits = digits_apart(facts.threshold, _probabilities(answer))
     found = [one for one in answer["counterfactuals"] if len(_steps(one)) <= MOST_STEPS]
     promises = [_promise(facts, one["validity"], features, language, states=_states(facts, one)) for one in found]
@@ -103,6 +97,7 @@ def notice_of(
     reasons = facts.reasons or {"reasons": (), "against": None}
     left_out = len(found) < len(answer["counterfactuals"])
     known, unknown = _by_knowledge(facts)
+    ruled_out = _left_out(facts.question, features, language)
     offer = () if offer_share is None else _offer(facts, features, language, offer_share)
     probability, points = factual and factual["probability"], factual and factual.get("points")
     accepts = None if facts.scale is None else language.points_text(facts.scale.threshold, facts.scale.threshold)
@@ -121,13 +116,13 @@ def notice_of(
         applied_on=None if applied_on is None else language.date_text(applied_on.isoformat()),
         asked=tuple(_lines([one.name for one in facts.features if one.terms], facts.applicant, features, language)),
         missing=missing,
-        timed=any(_moves(feature, valid_months) for feature in facts.features),
+        timed=any(dates.moves(feature, valid_months) for feature in facts.features),
         unseen=any(UNSEEN_WARNING in warning for warning in answer.get("warnings", ())),
         precluded=(answer.get("precluded") or {}).get("status") == "proven",
         accepts_some=bool((answer.get("nearest") or {}).get("favourable")),
-        limited=_is_limited(facts.question),
-        left_out=_left_out(facts.question, features, language),
-        reach_until=_reach_until(facts, language),
+        limited=bool(ruled_out) or any(((facts.question.get("wishes") or {}).get("exclude") or {}).values()),
+        left_out=ruled_out,
+        reach_until=dates.reach_until(answer, facts.question, facts.features, language),
         refused=factual is not None and not factual["favourable"],
         accepted=factual is not None and factual["favourable"],
         rating=None if probability is None else language.rating_text(probability, digits),
@@ -225,13 +220,6 @@ def _offer(facts: Facts, features: Mapping[str, Feature], language: Language, le
     return tuple(lines)
 
 
-def _is_limited(question: Json) -> bool:
-    """Whether the request rules out changes."""
-    asked = Case.from_json({name: question[name] for name in ("constraints", "timing") if name in question})
-    excluded = (question.get("wishes") or {}).get("exclude") or {}
-    return asked.constraints != Constraints() or any(excluded.values())
-
-
 def _left_out(question: Json, features: Mapping[str, Feature], language: Language) -> tuple[str, ...]:
     """What the request rules out: changes of features, some values of others, and many changes at the same time."""
     asked, excluded = question.get("constraints") or {}, (question.get("wishes") or {}).get("exclude") or {}
@@ -244,38 +232,6 @@ def _left_out(question: Json, features: Mapping[str, Feature], language: Languag
     ]
     most = asked.get("max_changes")
     return (*said, *([] if most is None else [fill(language.at_once, {"n": str(most)})]))
-
-
-def _reach_until(facts: Facts, language: Language) -> str | None:
-    """How long the applicant has for a change; none where none takes time."""
-    if all(feature.takes == Takes() for feature in facts.features):
-        return None
-    horizon = (facts.question.get("timing") or {}).get("horizon_months")
-    if horizon is None:
-        return language.date_text(facts.answer["expires_at"])
-    start = datetime.fromisoformat(facts.answer["created_at"]).date()
-    return language.date_text(_months_after(start, horizon).isoformat())
-
-
-def _months_after(start: date, months: float) -> date:
-    """The same day so many whole months of the calendar later, or the last day of a shorter month."""
-    year, month = divmod(start.year * 12 + start.month - 1 + math.ceil(months - 1e-6), 12)
-    return date(year, month + 1, min(start.day, monthrange(year, month + 1)[1]))
-
-
-def _later(moment: Timestamp, months: float) -> Timestamp:
-    return timestamp(datetime.fromisoformat(moment) + timedelta(days=months * DAYS_PER_MONTH))
-
-
-def _validity(answer: Json) -> tuple[float, Timestamp]:
-    """Months that a letter is valid, and until when: no longer than the backtest of each way holds what it promises."""
-    months, until = Frame.from_json(answer).valid_months, answer["expires_at"]
-    for one in answer["counterfactuals"]:
-        before = (one["validity"].get("future") or {}).get("kept_before")  # answers of earlier releases have none
-        if before and before["holds_months"] is not None and before["holds_months"] < months:
-            months = before["holds_months"]
-            until = _later(answer["created_at"], months)
-    return months, until
 
 
 def _in(feature: Feature, language: Language) -> Feature:
@@ -331,13 +287,6 @@ def _ages(facts: Facts, one: Json) -> bool:
     return any(one["applicant"][name] != facts.applicant[name] for name in moving)
 
 
-def _moves(feature: Feature, months: float) -> bool:
-    """Whether time alone changes a feature within so many months, as the search counts time."""
-    moves = feature.moves_with_time
-    least = 1.0 if feature.type is FeatureType.INTEGER else 0.0
-    return moves is not None and abs(moves.per_year) * months / 12.0 >= least
-
-
 def _probabilities(answer: Json) -> list[float | None]:
     """Of the record, and after each way."""
     decisions = [answer["factual"], *(one["validity"]["current"] for one in answer["counterfactuals"])]
@@ -367,18 +316,6 @@ def _enough(one: Json) -> int | None:
     return first if first < len(steps) else None
 
 
-def _time_text(answer: Json, months: float, valid_months: float, language: Language) -> str:
-    """About how long a way takes, in days where whole weeks or months would end after the letter that it ends within.
-
-    Months of the calendar are longer than those that the search counts in.
-    """
-    start, days = datetime.fromisoformat(answer["created_at"]).date(), math.ceil(months * DAYS_PER_MONTH - 1e-6)
-    rounded = 7 * math.ceil(days / 7) if in_weeks(months) else (_months_after(start, months) - start).days
-    if months <= valid_months and rounded > valid_months * DAYS_PER_MONTH:
-        return days_text(days, language.phrases)
-    return about_text(months, language.phrases)
-
-
 def _way(
     facts: Facts, one: Json, number: int, features: Mapping[str, Feature], language: Language, valid_months: float,
     digits: int, promise: Sequence[str],
@@ -401,8 +338,8 @@ def _way(
         else fill(
             language.takes_to if aged else language.takes,
             {
-                "time": _time_text(facts.answer, months, valid_months, language),
-                "date": language.date_text(_later(facts.answer["created_at"], months)),
+                "time": dates.time_text(facts.answer, months, valid_months, language),
+                "date": language.date_text(dates.later(facts.answer["created_at"], months)),
             },
         ),
         late=months > valid_months,

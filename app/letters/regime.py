@@ -133,6 +133,6 @@ def _language(tag: str, texts: Mapping[str, str]) -> Language:
         return TypeAdapter(Language).validate_python({**stated, "tag": tag})
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, fault['loc']))} {sentence_of(fault)}" for fault in error.errors()]
-        raise TemplateFaulty(f"{name}: {'; '.join(faults)}.") from error
+        raise TemplateFaulty(f"{' and '.join(texts)}: {'; '.join(faults)}.") from error
     except ValueError as error:
         raise TemplateFaulty(f"{name}: {error}.") from error

@@ -1,6 +1,5 @@
 """Templates of letters: Jinja2, in a sandbox, with the names of a letter and nothing else."""
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
@@ -15,9 +14,6 @@ from app.registry.printable import one_line
 
 LENDER = "RECOURSE_LENDER_"
 """How the settings of the sender begin."""
-
-FORMER = re.compile(r"\{\{\s*[#^/]")
-"""A section, as templates of the first releases had them."""
 
 
 class Template:
@@ -102,12 +98,6 @@ def _read(
     """A file and those that it extends or includes, by name."""
     if name not in files:
         raise TemplateFaulty(f"There is no file {name}, which a letter extends or includes.")
-    if former := FORMER.search(files[name]):
-        line = files[name].count("\n", 0, former.start()) + 1
-        raise TemplateFaulty(
-            f"{name}: line {line} has a section of the former kind; write {{% if name %}} … {{% endif %}} or "
-            "{% for way in ways %} … {% endfor %}, as docs/letter.md says."
-        )
     try:
         tree = environment.parse(files[name], filename=name)
     except TemplateSyntaxError as error:

@@ -454,13 +454,23 @@ def test_a_third_language_is_two_files(tmp_path: Path) -> None:
     assert "We have assessed" in written("en", directory=tmp_path)  # the others stay
 
 
+def test_a_regime_says_otherwise_only_what_its_own_file_says(tmp_path: Path) -> None:
+    (tmp_path / "uk.en.yaml").write_text("everyone: all {n} of them", encoding="utf-8")
+    (plain, own), us = (Templates.read("uk", where, "en").languages["en"] for where in (None, tmp_path)), shipped("us")
+    assert own == replace(plain, everyone="all {n} of them")
+    assert us.languages["en"] == replace(plain, date="{month} {day}, {year}")
+    assert us.languages["en"].date_text("2026-03-02T23:59:00.000Z") == "March 2, 2026"
+
+
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
         ("general.en.txt", "Dear {{nmae}}", "general.en.txt: line 1 names nmae; there are .*lender"),
         ("general.en.txt", "Dear\n{{lender.nmae}}", "general.en.txt: line 2 names nmae"),
         ("general.en.txt", "{% for way in ways %}", "general.en.txt: line 1: Unexpected end of template"),
-        ("general.en.txt", "a\n{{#ways}}", "general.en.txt: line 2 has a section of the former kind; write {% if"),
+        ("general.en.txt", "a\n{{#ways}}", "general.en.txt: line 2: unexpected char '#'"),
+        ("general.en.yaml", "date: 5", "en.yaml and general.en.yaml: date must be a text"),
+        ("general.en.yaml", "- a", "general.en.yaml must be a mapping"),
         ("general.en.txt", "{% extends 'other.txt' %}", "There is no file other.txt"),
         ("general.fr.txt", "Bonjour", "general.fr.txt needs fr.yaml"),
         ("en.yaml", "date: '{day}'", "en.yaml: month_names is missing"),

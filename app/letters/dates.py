@@ -1,0 +1,66 @@
+"""Days and times in a letter: until when it is valid, how long a way takes, and what time changes until then."""
+
+import math
+from calendar import monthrange
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+
+from app.letters.language import Language
+from app.questions.answers import Json, Timestamp
+from app.questions.frame import Frame
+from app.recourse.actions.sentences import about_text, days_text, in_weeks
+from app.recourse.actions.timing import DAYS_PER_MONTH
+from app.recourse.features import Feature, FeatureType, Takes
+from app.store.timestamps import timestamp
+
+
+def reach_until(answer: Json, question: Json, features: Sequence[Feature], language: Language) -> str | None:
+    """How long the applicant has for a change; none where none takes time."""
+    if all(feature.takes == Takes() for feature in features):
+        return None
+    horizon = (question.get("timing") or {}).get("horizon_months")
+    if horizon is None:
+        return language.date_text(answer["expires_at"])
+    start = datetime.fromisoformat(answer["created_at"]).date()
+    return language.date_text(_months_after(start, horizon).isoformat())
+
+
+def _months_after(start: date, months: float) -> date:
+    """The same day so many whole months of the calendar later, or the last day of a shorter month."""
+    year, month = divmod(start.year * 12 + start.month - 1 + math.ceil(months - 1e-6), 12)
+    return date(year, month + 1, min(start.day, monthrange(year, month + 1)[1]))
+
+
+def later(moment: Timestamp, months: float) -> Timestamp:
+    """So many months later, as the search counts them."""
+    return timestamp(datetime.fromisoformat(moment) + timedelta(days=months * DAYS_PER_MONTH))
+
+
+def validity(answer: Json) -> tuple[float, Timestamp]:
+    """Months that a letter is valid, and until when: no longer than the backtest of each way holds what it promises."""
+    months, until = Frame.from_json(answer).valid_months, answer["expires_at"]
+    for one in answer["counterfactuals"]:
+        before = (one["validity"].get("future") or {}).get("kept_before")  # answers of earlier releases have none
+        if before and before["holds_months"] is not None and before["holds_months"] < months:
+            months = before["holds_months"]
+            until = later(answer["created_at"], months)
+    return months, until
+
+
+def time_text(answer: Json, months: float, valid_months: float, language: Language) -> str:
+    """About how long a way takes, in days where whole weeks or months would end after the letter that it ends within.
+
+    Months of the calendar are longer than those that the search counts in.
+    """
+    start, days = datetime.fromisoformat(answer["created_at"]).date(), math.ceil(months * DAYS_PER_MONTH - 1e-6)
+    rounded = 7 * math.ceil(days / 7) if in_weeks(months) else (_months_after(start, months) - start).days
+    if months <= valid_months and rounded > valid_months * DAYS_PER_MONTH:
+        return days_text(days, language.phrases)
+    return about_text(months, language.phrases)
+
+
+def moves(feature: Feature, months: float) -> bool:
+    """Whether time alone changes a feature within so many months, as the search counts time."""
+    clock = feature.moves_with_time
+    least = 1.0 if feature.type is FeatureType.INTEGER else 0.0
+    return clock is not None and abs(clock.per_year) * months / 12.0 >= least
