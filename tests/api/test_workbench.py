@@ -759,7 +759,8 @@ def test_reasons_stand_beside_the_ways_and_the_letter_says_the_same(workbench: O
 
 
 def give(page: Page, content: str, encoding: str = "utf-8") -> str:
-    """Give the page a file, and read what it says about it."""
+    """Give the page a file, and read what it says about it, not about the one before."""
+    page.evaluate("() => document.querySelector('#file-read').replaceChildren()")
     page.set_input_files("#file", {"name": "people.csv", "mimeType": "text/csv", "buffer": content.encode(encoding)})
     page.wait_for_function("() => document.querySelector('#file-read').childElementCount > 0")
     return text(page, "#file-read")

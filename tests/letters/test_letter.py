@@ -458,8 +458,8 @@ def test_a_regime_says_otherwise_only_what_its_own_file_says(tmp_path: Path) -> 
     (tmp_path / "uk.en.yaml").write_text("everyone: all {n} of them", encoding="utf-8")
     (plain, own), us = (Templates.read("uk", where, "en").languages["en"] for where in (None, tmp_path)), shipped("us")
     assert own == replace(plain, everyone="all {n} of them")
-    assert us.languages["en"] == replace(plain, date="{month} {day}, {year}")
-    assert us.languages["en"].date_text("2026-03-02T23:59:00.000Z") == "March 2, 2026"
+    assert us.languages["en"] == replace(plain, date="{month}\u00a0{day}, {year}")
+    assert us.languages["en"].date_text("2026-03-02T23:59:00.000Z") == "March\u00a02, 2026"
 
 
 @pytest.mark.parametrize(
