@@ -1,16 +1,12 @@
 """The command ``recourse compare``, which says whether a new version may go live."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from app.cli.common import CommandError
 from app.errors import RecourseError
-from app.recourse.shares import percent
-
-if TYPE_CHECKING:
-    from app.questions.answers import Json
 
 UNUSABLE = 2
 """Exit code where nothing was compared; the others are those of `exit_code`."""
@@ -35,7 +31,7 @@ def compare(
     """Compare two versions; exits with 0 if B passes, 1 if it fails, 2 if nothing was compared, 3 if not sure."""
     from app.api.bodies import validated
     from app.jobs.kinds import comparison_job
-    from app.portfolio.comparison_page import comparison_page
+    from app.portfolio.comparison_page import comparison_page, sentences
     from app.portfolio.conditions import Condition, Judged, exit_code, sentence
     from app.portfolio.in_process import figures, opened, write
     from app.portfolio.schema import ComparisonRequest
@@ -53,38 +49,8 @@ def compare(
     except (RecourseError, CommandError, BatchRefused, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(UNUSABLE) from None
-    typer.echo(summary(result))
+    typer.echo("\n".join(sentences(result)))
     judged = [Judged(**one) for one in result["conditions"]]
     for one in judged:
         typer.echo(sentence(one))
     raise typer.Exit(exit_code(judged, sure=sure))
-
-
-def summary(result: "Json") -> str:
-    """The figures of a comparison in sentences, one on each line."""
-    from app.portfolio.comparison_page import broken
-
-    records, found = result["records"], result["comparison"]
-    decisions, recourse = found["decisions"], found["recourse"]
-    cost = found["cost"]
-    lines = [
-        f"{records['scored']:,} records: yes to no {decisions['yes_no']:,}, no to yes {decisions['no_yes']:,}, "
-        f"yes {decisions['yes_yes']:,}, no {decisions['no_no']:,}; without a decision {records['unscored']:,}.",
-        f"Of {records['refused']:,} refused, recourse: before {recourse['found_before']:,}, after "
-        f"{recourse['found_after']:,}; gained {recourse['gained']:,}, lost {recourse['lost']:,}"
-        + ("." if recourse["p"] is None else f" (p {recourse['p']:.3g})."),
-    ]
-    if cost["median_change"] is not None:
-        low, high = cost["interval"]
-        lines.append(
-            f"Cost of {cost['pairs']:,} people: median change {cost['median_change']:+.3g} "
-            f"({low:+.3g} to {high:+.3g}), dearer for {percent(cost['dearer'])}%, medians x {cost['ratio']:.2f}."
-        )
-    lines += broken(result)
-    precluded = found["precluded"]
-    if precluded["proven"] or precluded["open"]:
-        lines.append(
-            f"Without recourse under the candidate: {precluded['proven']:,} proven to have none, "
-            f"{precluded['open']:,} open."
-        )
-    return "\n".join([*lines, *result["warnings"]])

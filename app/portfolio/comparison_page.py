@@ -12,26 +12,44 @@ def comparison_page(compared: Json) -> str:
     return html_file(" and ".join(names), [versions(compared)])
 
 
-def broken(compared: Json) -> list[str]:
-    """Sentences: how many answers of the baseline the candidate refuses, beside what was to be expected."""
+def sentences(compared: Json) -> list[str]:
+    """What changes, in sentences: decisions, ways, costs, and answers of the baseline beside what was expected."""
     before, after = version_name(compared["baseline"]), version_name(compared["candidate"])
-    promises, beyond = compared["comparison"]["promises"], compared["comparison"]["beyond_retraining"]
-    found = []
+    records, found = compared["records"], compared["comparison"]
+    decisions, recourse, cost, precluded = (found[one] for one in ("decisions", "recourse", "cost", "precluded"))
+    promises, beyond = found["promises"], found["beyond_retraining"]
+    told = [
+        f"Of {records['scored']:,} applicants {after} refuses {decisions['yes_no']:,} whom {before} accepts, and "
+        f"accepts {decisions['no_yes']:,} whom it refuses. {recourse['lost']:,} lose every way, "
+        f"{recourse['gained']:,} gain one or a yes" + ("." if recourse["p"] is None else f" (p {recourse['p']:.2g}).")
+    ]
+    if records["unscored"]:
+        told.append(f"{records['unscored']:,} records have no decision.")
+    if precluded["proven"] or precluded["open"]:
+        proven, open_ = precluded["proven"], precluded["open"]
+        told.append(f"With {after}, {proven:,} are proven to have no way, {open_:,} are open.")
+    if cost["ratio"] is not None:
+        low, high = cost["interval"]
+        told.append(
+            f"Of {cost['pairs']:,} with a way in both, {percent(cost['dearer'])}% pay more; the median cost is "
+            f"{cost['ratio']:.2f} times as high, the median change {cost['median_change']:+.2f} ({low:+.2f} to "
+            f"{high:+.2f})."
+        )
     if promises["share"] is not None:
         low, high = (percent(end, 1) for end in promises["interval"])
-        found.append(
+        told.append(
             f"{after} refuses {promises['broken']:,} of {promises['given']:,} changes to which {before} says yes "
             f"({percent(promises['share'], 1)}%; 95 % interval {low}% to {high}%)."
         )
     if promises["told"] is not None:
-        found.append(f"By what the answers promise, {percent(promises['told'], 1)}% were to be expected.")
+        told.append(f"By what the answers promise, {percent(promises['told'], 1)}% were to be expected.")
     if beyond is not None:
-        models = compared["comparison"]["retrainings"]
-        found.append(
+        models = found["retrainings"]
+        told.append(
             f"{round(beyond * (models + 1)) - 1} of {models} mere retrainings of {before} refuse as many (p "
             f"{beyond:.2g}); below {LEVEL:g}, the new version breaks more than retraining explains."
         )
-    return found
+    return [*told, *compared["warnings"]]
 
 
 def may_replace(compared: Json) -> str:
@@ -54,19 +72,7 @@ def versions(compared: Json) -> str:
     """The section about a comparison, in HTML; `compared` is a `ComparisonAnswer` as plain data."""
     before, after = version_name(compared["baseline"]), version_name(compared["candidate"])
     found = compared["comparison"]
-    decisions, recourse, cost = found["decisions"], found["recourse"], found["cost"]
-    conditions = compared["conditions"]
-    text = [
-        *filter(None, [verdict(compared)]),
-        f"{after} refuses {decisions['yes_no']:,} applicants whom {before} accepts, and accepts "
-        f"{decisions['no_yes']:,} whom it refuses. {recourse['lost']:,} lose every way, {recourse['gained']:,} gain "
-        "one or a yes.",
-    ]
-    if cost["ratio"] is not None:
-        text.append(
-            f"Of {cost['pairs']:,} with a way in both, {percent(cost['dearer'])}% pay more; the median cost is "
-            f"{cost['ratio']:.2f} times as high."
-        )
+    decisions, conditions = found["decisions"], compared["conditions"]
     judged = [
         (
             "holds" if one["holds"] else "fails", f"{one['text']}: {MEASURES[one['measure']]}",
@@ -88,7 +94,7 @@ def versions(compared: Json) -> str:
     heads = ("verdict", "fails if: what is measured", "value", "95 % interval")
     caption = f"Conditions; baseline: {before}, candidate: {after}"
     return section(
-        may_replace(compared), " ".join([*text, *broken(compared), *compared["warnings"]]),
+        may_replace(compared), " ".join(filter(None, [verdict(compared), *sentences(compared)])),
         bars("Share of the changes", drawn),
         table(caption, heads, judged) if judged else "",
         table("Decisions", ("decision", "applicants"), rows),

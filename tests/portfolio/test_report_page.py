@@ -101,13 +101,15 @@ def compared(**more: Any) -> dict[str, Any]:
     versions = {
         "baseline": {"id": "loan", "version": "1"},
         "candidate": {"id": "loan", "version": "2"},
+        "records": {"scored": 100, "unscored": 0},
         "conditions": [],
         "warnings": [],
     }
     figures = {
         "decisions": {"yes_yes": 50, "yes_no": 7, "no_yes": 3, "no_no": 40},
-        "recourse": {"gained": 1, "lost": 2},
-        "cost": {"pairs": 38, "ratio": 1.25, "dearer": 0.75},
+        "recourse": {"gained": 1, "lost": 2, "p": 1.0},
+        "cost": {"pairs": 38, "ratio": 1.25, "dearer": 0.75, "median_change": 0.5, "interval": [0.3, 0.7]},
+        "precluded": {"proven": 1, "open": 0},
         "promises": {"given": 40, "broken": 8, "share": 0.2, "interval": [0.09, 0.35], "told": 0.05},
         "beyond_retraining": 0.02,
         "retrainings": 60,
