@@ -1,7 +1,7 @@
 """The command ``recourse report``: who has recourse, what it takes, and what stands in the way."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,9 +10,6 @@ from app.recourse.shares import percent
 
 if TYPE_CHECKING:
     from app.questions.answers import Json
-
-BURDENS = {"none": "having no way", "cost": "cost", "changes": "the number of changes", "months": "time"}
-"""What groups are compared by, in words."""
 
 MOST_LISTED = 8
 """Lines of a list that are printed; the file has all."""
@@ -70,18 +67,11 @@ def _by(text: str) -> "Json":
 
 
 def summary(result: "Json") -> str:
-    """The figures of a report in sentences, one on each line."""
-    records, recourse, none = result["records"], result["recourse"], result["preclusion"]
-    lines = [f"{records['scored']:,} records: {records['refused']:,} refused, {records['accepted']:,} accepted."]
-    if recourse["share"] is not None:
-        low, high = recourse["interval"]
-        lines.append(
-            f"{recourse['found']:,} of {records['refused']:,} refused ({percent(recourse['share'], 1)}%; "
-            f"{percent(low, 1)}% to {percent(high, 1)}%) have a change that the model accepts."
-        )
-    proven = none["proven"]["enumerated"] + none["proven"]["optimised"]
-    if proven or none["open"]:
-        lines.append(f"{proven:,} have none, proven under the limits as they are; {none['open']:,} are open.")
+    """The figures of a report in sentences, one on each line; those that its page has too are the same."""
+    from app.portfolio.report_page import about, besides, differences, gives, shut_out
+
+    recourse, labels = result["recourse"], result["labels"]
+    lines = [about(result), shut_out(result)]
     if recourse["cost"] is not None:
         cost, months = recourse["cost"], recourse["months"]
         lines.append(
@@ -99,34 +89,6 @@ def summary(result: "Json") -> str:
         + ("." if way["cost"] is None else f", at a mean cost of {way['cost']:.3g}.")
         for k, way in enumerate(result["common_ways"] or [], start=1)
     ]
-    lines += [_limit(one) for one in (result["limits"] or [])[:MOST_LISTED]]
-    for table in result["groups"]:
-        lines += _group(table)
-    if result["terms_alone"] is not None:
-        lines.append(f"{percent(result['terms_alone'], 1)}% of the refused get a yes by the lender's terms alone.")
-    if result["contestable"]:
-        lines.append(f"{result['contestable']:,} refused records are accepted by at least half of the future models.")
-    return "\n".join([*lines, *result["warnings"]])
-
-
-def _limit(one: dict[str, Any]) -> str:
-    whose = "the lender's" if one["lender_set"] else "the request's"
-    what = "limit of time" if one["feature"] is None else f"limit {one['limit']} of {one['feature']}"
-    curve = ", ".join(f"{point['people']:,} if it gives by {point['by']:.3g}" for point in one["would_help"])
-    return f"Without {whose} {what}, a way opens for {one['blocks']:,}" + (f"; {curve}." if curve else ".")
-
-
-def _group(table: "Json") -> list[str]:
-    lines = [f"By {table['by']}, of {table['tests']} tests:"]
-    for row in table["rows"]:
-        worst = min(row["harder"], key=lambda one: one["p"])
-        lines.append(
-            f"  {row['group']}: {row['refused']:,} refused, {percent(row['share'])}% with recourse; by "
-            f"{BURDENS[worst['measure']]} a member has it harder than somebody else with probability "
-            f"{worst['value']:.2f} (p {worst['p']:.3g}, at equal score {worst['p_at_equal_score']:.3g})."
-        )
-    if table["suppressed"]:
-        lines.append(
-            f"  Not shown, as they are too small or could be had by subtraction: {', '.join(table['suppressed'])}."
-        )
-    return lines
+    lines += [f"With a way if this gives: {gives(one, labels)}" for one in (result["limits"] or [])[:MOST_LISTED]]
+    lines += [f"By {labels.get(one['by'], one['by'])}: {differences(one)}" for one in result["groups"]]
+    return "\n".join([*lines, *besides(result)])

@@ -88,13 +88,16 @@ def _named(found: Json, chosen: Callable[[Json], bool]) -> str:
     return ", ".join(names) or "no group that is shown"
 
 
-def _head(found: Json) -> str:
+def about(found: Json) -> str:
+    """The sentence that says how many records of which source the version refuses."""
+    records, source = found["records"], SOURCES[found["source"]["kind"]]
+    return f"{records['refused']:,} of {records['scored']:,} applicants are refused ({source})."
+
+
+def shut_out(found: Json) -> str:
+    """Sentences: how many have no way to a yes, what is proven of them, and which limits alone shut them out."""
     records, recourse, open_ = found["records"], found["recourse"], found["preclusion"]["open"]
-    proven = _proven(found)
-    about = (
-        f"{records['refused']:,} of {records['scored']:,} applicants are refused ({SOURCES[found['source']['kind']]})."
-    )
-    text = "Nobody is refused."
+    proven, text = _proven(found), "Nobody is refused."
     if recourse["share"] is not None:
         low, high = (percent(1.0 - end, 1) for end in reversed(recourse["interval"]))
         text = (
@@ -109,10 +112,17 @@ def _head(found: Json) -> str:
     if found["limits"]:
         names = [f"{_limit(one, found['labels'])} ({one['blocks']:,})" for one in found["limits"][:NAMED]]
         text += f" Limits that alone shut people out, of whom several may hold one: {'; '.join(names)}."
+    return text
+
+
+def _head(found: Json) -> str:
+    proven, open_, recourse = _proven(found), found["preclusion"]["open"], found["recourse"]
     rows = [("a change exists", recourse["found"]), ("none exists: proven", proven), ("none found, no proof", open_)]
     plot = bars("Refused applicants by whether a change exists", [(name, n, f"{n:,}") for name, n in rows])
     told = table("Refused applicants", ("outcome", "applicants"), rows)
-    return f"<p>{escape(about)}</p>" + section("How many are shut out, and by what?", text, plot, told)
+    return f"<p>{escape(about(found))}</p>" + section(
+        "How many are shut out, and by what?", shut_out(found), plot, told
+    )
 
 
 def _limits(found: Json) -> str:
@@ -131,14 +141,15 @@ def _limits(found: Json) -> str:
         for name, one in limits
     ]  # fmt: skip
     text = f"So many of the {shut_out:,} who are shut out would have a way if one limit alone gave more than today:"
-    text += "".join(f" {_gives(name, one)}" for name, one in limits[:NAMED])
+    text += "".join(f" {gives(one, found['labels'])}" for _, one in limits[:NAMED])
     text += " What giving costs or risks is not measured."
     heads = ("limit", "set by", "applicants with a way without it", "applicants with a way if it gives more by")
     return section(question, text, plot, table("Limits", heads, rows))
 
 
-def _gives(name: str, one: Json) -> str:
-    blocks = one["blocks"]
+def gives(one: Json, labels: Mapping[str, str]) -> str:
+    """The sentence that says how many have a way where a limit gives, and without it."""
+    name, blocks = _limit(one, labels), one["blocks"]
     steps = [f"{step['people']:,} with {_amount(step['by'], one['unit'])} more" for step in one["would_help"]]
     return f"{name[0].upper()}{name[1:]}: {', '.join([*steps, f'{blocks:,} without it'])}."
 
@@ -251,12 +262,16 @@ def _flagged(one: Json) -> bool:
     return bool(one["p_at_equal_score"] <= LEVEL)
 
 
-def _group(compared: Json, labels: Mapping[str, str]) -> str:
-    by, rows = labels.get(compared["by"], compared["by"]), _costs(compared)
-    hidden = ", ".join(compared["suppressed"])
+def differences(compared: Json) -> str:
+    """Sentences: for which groups of a table it is harder or easier by cost, and which are not shown."""
+    rows, hidden = _costs(compared), ", ".join(compared["suppressed"])
     text = " ".join(sentence for row, one in rows if (sentence := _harder(row["group"], one)))
     text = text or ("No difference is found among those shown." if rows else "No group is large enough to be compared.")
-    text += f" Not shown, as they are too small or could be had by subtraction: {hidden}." if hidden else ""
+    return text + (f" Not shown, as they are too small or could be had by subtraction: {hidden}." if hidden else "")
+
+
+def _group(compared: Json, labels: Mapping[str, str]) -> str:
+    by, rows = labels.get(compared["by"], compared["by"]), _costs(compared)
     drawn = [
         (row["group"], one["interval"][0], one["value"], one["interval"][1], one["p"] <= LEVEL and one["value"] > 0.5)
         for row, one in rows
@@ -282,7 +297,9 @@ def _group(compared: Json, labels: Mapping[str, str]) -> str:
         "p at equal score",
     )
     plot = points(f"Harder, by {by}; marked: harder", drawn) if rows else ""
-    return f"<h3>By {escape(by)}</h3><p>{escape(text)}</p>{plot}" + table(f"Groups by {by}", heads, cells)
+    return f"<h3>By {escape(by)}</h3><p>{escape(differences(compared))}</p>{plot}" + table(
+        f"Groups by {by}", heads, cells
+    )
 
 
 def _harder(group: str, one: Json) -> str:
@@ -298,7 +315,8 @@ def _how(value: float) -> str:
     return f"{'harder' if value > 0.5 else 'easier'} ({value:.2f})"
 
 
-def _ending(found: Json) -> str:
+def besides(found: Json) -> list[str]:
+    """Sentences: what else is worth knowing, and what is left out."""
     lines = list(found["warnings"])
     if found["terms_alone"] is not None:
         lines.append(
@@ -310,8 +328,14 @@ def _ending(found: Json) -> str:
             f"{found['contestable']:,} refused are accepted as they are by at least half of the retrained models: "
             "their refusal is worth a second look."
         )
-    lines.append(
+    return lines
+
+
+def _ending(found: Json) -> str:
+    measured = (
         "A report measures a version under today’s limits. It says nothing of who applied, whether records are right, "
         "or causes, and it is no finding about discrimination or compliance."
     )
-    return "<h2>What else is worth knowing?</h2>" + "".join(f"<p>{escape(line)}</p>" for line in lines)
+    return "<h2>What else is worth knowing?</h2>" + "".join(
+        f"<p>{escape(line)}</p>" for line in (*besides(found), measured)
+    )

@@ -421,9 +421,9 @@ def test_the_command_says_what_the_figures_are(loans: Path, tmp_path: Path) -> N
     result = json.loads(output.read_text())
     ReportAnswer.model_validate(result)
     records, recourse = result["records"], result["recourse"]
-    assert f"200 records: {records['refused']} refused, {records['accepted']} accepted." in done.stdout
-    assert f"{recourse['found']} of {records['refused']} refused" in done.stdout
-    assert "By age, of 8 tests:" in done.stdout
+    assert f"{records['refused']} of 200 applicants are refused" in done.stdout
+    assert f"{recourse['found']} have such a change." in done.stdout
+    assert f"By {result['labels']['age']}: " in done.stdout
     assert "<h2>May loan@1 replace loan@2?</h2>" in site.read_text()
     for wrong, sentence in (
         (["--by=wealth"], "must be one of"), (["--by=age:old"], "as in age:25,35,50"),
