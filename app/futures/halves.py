@@ -16,27 +16,35 @@ import math
 import numpy as np
 
 from app.futures.records import LEAST
+from app.futures.spec import Choices
 from app.futures.store import Halves
 from app.futures.windows import Windows, answered, rows_of
 from app.recourse.models.committee import Futures
 
 FIRST = 3_000_000
 """Index of the first sample; no other model of a rehearsal has it."""
-HALVINGS = 12
+HALVINGS = 8
 FEW = 4
 """Halvings after which no more are made if as much is kept as was promised."""
-MODELS = 20
-"""In each of the two sets of a half; where the rehearsal makes fewer, nothing is halved."""
-PEOPLE = 8
+SEARCH, HELD_BACK = 20, 10
+"""Future models of a half; where the rehearsal makes fewer, nothing is halved."""
+PEOPLE = 12
 """Whom the model of a half answers, at most."""
+TOTAL = 2 * HALVINGS * (1 + SEARCH + HELD_BACK)
+"""Models of all halves, at most."""
 ASKED = 0.9
 """Share of future models that is asked for."""
+
+
+def is_halved(choices: Choices) -> bool:
+    """Whether as many future models are made as a half has."""
+    return choices.search >= SEARCH and choices.held_back >= HELD_BACK
 
 
 def halved(windows: Windows) -> Halves | None:
     """What models of one half of the records keep of answers that the other half promises.
 
-    None where a half has too few records or too few answers, or where few future models are made.
+    None where a half has too few records or too few answers.
 
     Raises
     ------
@@ -45,8 +53,6 @@ def halved(windows: Windows) -> Halves | None:
     """
     favourable, choices = windows.records.favourable, windows.choices
     n, promised, kept, answers = len(favourable), list[float](), list[float](), 0
-    if min(choices.search, choices.held_back) < MODELS:
-        return None
     for number in range(HALVINGS):
         order = np.random.default_rng([choices.seed, FIRST, number]).permutation(n)
         halves = [np.sort(order[: n // 2]), np.sort(order[n // 2 :])]
@@ -59,8 +65,8 @@ def halved(windows: Windows) -> Halves | None:
         ]
         for side, (name, half) in enumerate(zip(names, halves, strict=True)):
             search, held_back = (
-                windows.trained(f"{name}-{of}", windows.drawn(f"{name}-{of}", half, MODELS))
-                for of in ("search", "held-back")
+                windows.trained(f"{name}-{of}", windows.drawn(f"{name}-{of}", half, count))
+                for of, count in (("search", SEARCH), ("held-back", HELD_BACK))
             )
             futures = Futures(search=search, held_back=held_back, source="retrained", records=choices.records)
             found = answered(

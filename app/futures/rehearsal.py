@@ -23,7 +23,8 @@ from app.errors import ModelRefused, RecourseError, RehearsalFailed
 from app.futures.backtest import FIRST as BACKTESTED
 from app.futures.backtest import Backtester, Dates, dates_of
 from app.futures.halves import FIRST as HALVED
-from app.futures.halves import halved
+from app.futures.halves import TOTAL as HALVES
+from app.futures.halves import halved, is_halved
 from app.futures.likeness import ASKING, FEWEST, Compared, answers, compared
 from app.futures.recipe import Recipe
 from app.futures.records import Records, Sample, newer_records, reference_records, sample
@@ -219,6 +220,7 @@ class _Rehearsal:
         dates, no_backtest = self._dates()
         backtester = self._backtester()
         total = sum(map(len, self.sets.values())) + (0 if dates is None else backtester.total)
+        total += HALVES if self._is_halved else 0
         checks = {i: check for i in range(total) if (check := self._made(i)) is not None}
         progress(len(checks), total)
         for block in self._blocks():
@@ -226,18 +228,22 @@ class _Rehearsal:
                 checks.update(self._make(block))
                 self._refuse_chance(checks)
                 progress(len(checks), total)
-        backtest: tuple[Backtest, ...] = ()
+        done, backtest = count(len(checks) + 1), tuple[Backtest, ...]()
+
+        def made() -> None:
+            progress(next(done), total)
+
         if dates is not None:
-            done = count(len(checks) + 1)
-            backtester.windows.made = lambda: progress(next(done), total)
+            backtester.windows.made = made
             try:
                 backtest = backtester.run(dates)
             except RecourseError as error:
                 # The future models themselves are there.
                 log.warning("backtest-failed", model=self.registered.name, detail=error.sentence)
                 no_backtest = error.sentence
-            progress(total, total)
-        return self._install(checks, backtest, no_backtest)
+        halves = self._halves(made) if self._is_halved else None
+        progress(total, total)
+        return self._install(checks, backtest, no_backtest, halves)
 
     def _dates(self) -> tuple[Dates | None, str | None]:
         """The dates of a backtest; None with the reason why there is none, where the manifest names a column."""
@@ -334,7 +340,11 @@ class _Rehearsal:
     # --- the end ---
 
     def _install(
-        self, checks: dict[int, Check], backtest: tuple[Backtest, ...], no_backtest: str | None
+        self,
+        checks: dict[int, Check],
+        backtest: tuple[Backtest, ...],
+        no_backtest: str | None,
+        halves: Halves | None,
     ) -> FuturesRecord:
         packed = self.partial / PACKED
         shutil.rmtree(packed, ignore_errors=True)
@@ -367,7 +377,7 @@ class _Rehearsal:
             stressed=sets.get("stressed"),
             backtest=backtest,
             no_backtest=no_backtest,
-            halves=self._halves(),
+            halves=halves,
             rank=None if compared is None else compared.rank,
             apart=0.0 if compared is None else compared.apart,
             agreement=round(agreement, 4),
@@ -389,16 +399,18 @@ class _Rehearsal:
         models = open_set(self.registered, self.kind, held_back.stack, held_back.models, directory, files)
         return compared(self.loaded, asking, models, self.choices.seed)
 
-    def _halves(self) -> Halves | None:
-        """What one half of the records says of the promises of the other.
-
-        None for a model that is asked by HTTP, models that the service does not train, and bootstraps of all records.
-        """
+    @property
+    def _is_halved(self) -> bool:
+        """No models are halved that others train, or that are asked by HTTP, nor bootstraps of all records."""
         trained = self.spec.source in ("retrained", "stand_in") and self.records.of_reference
-        if not trained or self.choices.records != "fresh" or self.loaded.black_box.remote is not None:
-            return None
+        drawn = self.choices.records == "fresh" and is_halved(self.choices)
+        return trained and drawn and self.loaded.black_box.remote is None
+
+    def _halves(self, made: Callable[[], None]) -> Halves | None:
+        windows = self._windows("halves", HALVED)
+        windows.made = made
         try:
-            return halved(self._windows("halves", HALVED))
+            return halved(windows)
         except RecourseError as error:
             # The future models themselves are there.
             log.warning("halves-failed", model=self.registered.name, detail=error.sentence)

@@ -26,12 +26,12 @@ from app.kept import kept
 from app.observability import log
 from app.recourse.models.black_box import Input
 from app.recourse.models.committee import (
-    HALF,
     Backtest,
     Drawn,
     FutureModels,
     Futures,
     Likeness,
+    Lowered,
     Stress,
     StressedModels,
 )
@@ -122,13 +122,13 @@ class Halves(Part):
     """Of what is promised over what is kept, in standard errors."""
 
     @property
-    def shrink(self) -> float:
-        """`Futures.shrink`: 1 where chance may explain the excess, or fewer than half are promised."""
-        if self.excess < SIGNIFICANT or self.promised <= HALF:
-            return 1.0
-        ends = 0.5 / self.answers, 1.0 - 0.5 / self.answers
-        promised, kept = ndtri(np.clip([self.promised, self.kept], *ends)).tolist()
-        return min(1.0, max(0.0, kept / promised))
+    def lowered(self) -> Lowered | None:
+        """By how much promises are lowered; None if chance may explain the excess, or fewer than half are promised."""
+        if self.excess < SIGNIFICANT or self.promised <= 0.5:
+            return None
+        most = 1.0 - 0.5 / self.answers
+        promised, kept = ndtri(np.clip([self.promised, self.kept], 0.5, most)).tolist()
+        return Lowered(promised=promised, kept=min(kept, promised))
 
 
 class FuturesRecord(Part):
@@ -199,7 +199,7 @@ class FuturesRecord(Part):
     def advice(self) -> str | None:
         """What the lender should know of these models; None where there is nothing to say."""
         said = [ADVICE] if self.likeness == "differs" else []
-        if self.halves is not None and self.halves.shrink < 1.0:
+        if self.halves is not None and self.halves.lowered is not None:
             numbers = {"promised": percent(self.halves.promised), "kept": percent(self.halves.kept)}
             said.append(LOWERED.format(**numbers))
         return " ".join(said) or None
@@ -369,7 +369,7 @@ def _load(model: RegisteredModel) -> Futures | None:
         apart=record.apart if record.likeness == "differs" else None,
         backtest=record.backtest,
         stress_price=model.manifest.futures.stress_price,
-        shrink=1.0 if record.halves is None else record.halves.shrink,
+        lowered=None if record.halves is None else record.halves.lowered,
     )
 
 

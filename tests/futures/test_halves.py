@@ -13,7 +13,7 @@ from app.futures.spec import Choices
 from app.futures.store import Halves, load_futures, status
 from app.recourse.actions.action_set import action_set
 from app.recourse.counterfactual import Counterfactual
-from app.recourse.models.committee import Futures
+from app.recourse.models.committee import Futures, Lowered
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.share_interval import share_interval
 from app.recourse.solve import METHODS, solve
@@ -85,9 +85,9 @@ def test_what_is_promised_of_noisy_trees_is_what_models_of_other_records_keep(tm
     assert halves is not None
     assert halves.promised - halves.kept > 0.05
     loaded, futures = model.load(), futures_of(model)
-    assert 0.0 < futures.shrink < 1.0
+    assert futures.lowered is not None
 
-    too_much = answers_of(loaded, replace(futures, shrink=1.0), 0.8, people=25)
+    too_much = answers_of(loaded, replace(futures, lowered=None), 0.8, people=25)
     assert promised(too_much).mean() - kept_by_others(loaded, too_much).mean() > 0.05
     found = answers_of(loaded, futures, 0.8, people=25)
     true = kept_by_others(loaded, found)
@@ -102,7 +102,7 @@ def test_what_is_promised_of_a_linear_model_stays(tmp_path: Path) -> None:
     halves = rehearse(model, CHOICES).halves
     assert halves is not None
     assert halves.kept > halves.promised - 0.05
-    assert (futures_of(model).shrink, status(model)["advice"]) == (1.0, None)
+    assert (futures_of(model).lowered, status(model)["advice"]) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -113,31 +113,41 @@ def test_few_models_and_models_of_the_same_records_are_not_halved(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("halves", "shrink"),
+    ("halves", "kept"),
     [
-        (Halves(answers=192, promised=0.95, kept=0.85, excess=3.0), norm.ppf(0.85) / norm.ppf(0.95)),
-        (Halves(answers=192, promised=0.95, kept=0.85, excess=1.6), 1.0),
-        (Halves(answers=192, promised=0.95, kept=0.97, excess=-1.0), 1.0),
-        (Halves(answers=192, promised=0.95, kept=0.40, excess=9.0), 0.0),
-        (Halves(answers=192, promised=0.45, kept=0.20, excess=9.0), 1.0),
+        (Halves(answers=192, promised=0.95, kept=0.85, excess=3.0), 0.85),
+        (Halves(answers=192, promised=0.95, kept=0.85, excess=1.6), None),
+        (Halves(answers=192, promised=0.95, kept=0.97, excess=-1.0), None),
+        (Halves(answers=192, promised=0.95, kept=0.40, excess=9.0), 0.5),
+        (Halves(answers=192, promised=0.45, kept=0.20, excess=9.0), None),
     ],
 )
-def test_promises_shrink_where_chance_does_not_explain_what_is_not_kept(halves: Halves, shrink: float) -> None:
-    assert halves.shrink == pytest.approx(shrink)
+def test_promises_are_lowered_where_chance_does_not_explain_what_is_not_kept(
+    halves: Halves, kept: float | None
+) -> None:
+    lowered = halves.lowered
+    assert (lowered is None) == (kept is None)
+    if lowered is not None and kept is not None:
+        assert float(lowered.share(np.array(0.95))) == pytest.approx(kept)
+        shares = np.linspace(0.01, 0.99, 99)
+        told = lowered.share(shares)
+        assert (told <= shares + 1e-12).all()
+        assert (np.diff(told) > 0.0).all()
+        assert [lowered.needed(share) for share in told] == pytest.approx(shares.tolist())
 
 
-def test_an_answer_promises_the_shrunk_share_and_asks_for_more(tmp_path: Path) -> None:
+def test_an_answer_promises_the_lowered_share_and_asks_for_more(tmp_path: Path) -> None:
     model = registered(tmp_path, "linear", records=600)
     rehearse(model, CHOICES)
     loaded, plain = model.load(), futures_of(model)
-    shrunk = replace(plain, shrink=0.7)
-    cheap, dear = (answers_of(loaded, futures, 0.8, people=20) for futures in (plain, shrunk))
+    lowered = replace(plain, lowered=Lowered(promised=1.5, kept=0.9))
+    cheap, dear = (answers_of(loaded, futures, 0.8, people=20) for futures in (plain, lowered))
     assert sum(one.cost for one in dear) > sum(one.cost for one in cheap)
     for one in dear:
         assert one.future is not None
         count = round(40 * float(plain.held_back.shares(one.row_raw[None])[0]))
         assert count >= 20
-        assert one.future.probability == pytest.approx(norm.cdf(0.7 * norm.ppf(min(count, 39.5) / 40)))
-        ends = [norm.cdf(0.7 * norm.ppf(end)) if end > 0.5 else end for end in share_interval(count, 40, "fresh")]
+        assert one.future.probability == pytest.approx(norm.cdf(0.8 * norm.ppf(min(count, 39.5) / 40) - 0.3))
+        ends = [norm.cdf(0.6 * norm.ppf(end)) if end > 0.5 else end for end in share_interval(count, 40, "fresh")]
         assert one.future.interval == pytest.approx(ends)
     assert np.mean([one.future.probability >= 0.8 for one in dear if one.future]) >= 0.9

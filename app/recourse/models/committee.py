@@ -23,9 +23,6 @@ from app.recourse.models.in_step import joined
 ROUNDING = 1e-9
 """Tolerance of a share of models, before it is rounded to a count."""
 
-HALF = 0.5
-"""Share of models up to which nothing is gained by a search."""
-
 Drawn: TypeAlias = Literal["fresh", "same"]
 """How many records are drawn for each future model: half as many as there are, so that it varies as much as a model of
 new records does (`fresh`), or as many (`same`)."""
@@ -143,6 +140,41 @@ class Backtest(AnswerPart):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lowered:
+    """What models of other records keep of promises, where that is known to be less, in normal quantiles."""
+
+    promised: float
+    """Quantile of a share that was promised, above 0."""
+    kept: float
+    """Quantile of the share that was kept, in [0, promised]."""
+
+    @property
+    def factor(self) -> float:
+        """What is kept, as a part of what was promised, in [0, 1]."""
+        return self.kept / self.promised
+
+    def share(self, shares: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+        """What is expected to be kept of other promises.
+
+        Quantiles neither lose the same amount nor the same part of themselves, but half of each.
+        """
+        quantiles = ndtri(shares)
+        lower = 0.5 * (1.0 + self.factor) * quantiles - 0.5 * (self.promised - self.kept)
+        return np.asarray(ndtr(np.minimum(quantiles, lower)))
+
+    def needed(self, kept: float) -> float:
+        """The promise of which so much is expected to be kept."""
+        quantile = float(ndtri(kept))
+        higher = (quantile + 0.5 * (self.promised - self.kept)) / (0.5 * (1.0 + self.factor))
+        return float(ndtr(max(quantile, higher)))
+
+    def end(self, shares: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+        """Ends of an interval that allows for the errors of a sample already: those above 1/2 lose a part."""
+        quantiles = ndtri(shares)
+        return np.asarray(ndtr(np.minimum(quantiles, self.factor * quantiles)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Futures:
     """The future models of one registered model."""
 
@@ -168,16 +200,13 @@ class Futures:
     """Of questions like the one that is asked; empty where there was no backtest of such."""
     stress_price: float = 0.15
     """Share of its cost that an answer may cost more in order to withstand stress."""
-    shrink: float = 1.0
-    """What the standard normal quantile of a share above 1/2 is multiplied by before it is promised, in [0, 1]: all
-    these models were trained on the same records, so more of them accept an answer than models of other records do."""
+    lowered: Lowered | None = None
+    """By how much promises are lowered, as all these models were trained on the same records; None for not at all."""
 
     def promised(self, shares: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
         """What can be promised of records that such shares of the held-back models accept."""
-        return shares if self.shrink == 1.0 else np.where(shares > HALF, ndtr(self.shrink * ndtri(shares)), shares)
+        return shares if self.lowered is None else self.lowered.share(shares)
 
     def share_for(self, promised: float) -> float:
         """The share of the held-back models that must accept a record, for so much to be promised."""
-        if self.shrink == 1.0 or promised <= HALF:
-            return promised
-        return float(ndtr(ndtri(promised) / self.shrink)) if self.shrink else 1.0
+        return promised if self.lowered is None else self.lowered.needed(promised)

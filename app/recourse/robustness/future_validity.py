@@ -88,14 +88,15 @@ def _certificate(problem: RecourseProblem, count: int, under_stress: StressedFut
 def _interval(futures: Futures, count: int) -> tuple[float, float]:
     """That of the share where so many models accept."""
     interval = share_interval(count, futures.held_back.count, futures.records, futures.apart or 0.0)
-    low, high = futures.promised(np.array(interval)).tolist()
-    return low, high
+    if futures.lowered is not None:
+        interval = tuple(futures.lowered.end(np.array(interval)).tolist())
+    return interval
 
 
 def _probability(futures: Futures, count: int) -> float:
     """What is promised where so many models accept; of all, half a model counts as one that does not."""
     models = futures.held_back.count
-    accepting = count if futures.shrink == 1.0 else min(count, models - 0.5)
+    accepting = count if futures.lowered is None else min(count, models - 0.5)
     return float(futures.promised(np.array(accepting / models)))
 
 
@@ -168,7 +169,7 @@ def fewer_than_asked(
     record, warnings = "this record" if len(found) == 1 else "one of these records", list[str]()
     least = min(futures, key=lambda future: future.probability, default=None)
     if least is not None and least.asked is not None and least.probability < least.asked - ROUNDING:
-        if problem.futures is not None and problem.futures.shrink < 1.0:
+        if problem.futures is not None and problem.futures.lowered is not None:
             warnings.append(FEWER_PROMISED.format(100.0 * least.probability, record, 100.0 * least.asked))
         else:
             accepting = round(least.probability * least.models)
