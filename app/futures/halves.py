@@ -23,9 +23,10 @@ from app.recourse.models.committee import Futures
 
 FIRST = 3_000_000
 """Index of the first sample; no other model of a rehearsal has it."""
-HALVINGS = 8
-FEW = 4
-"""Halvings after which no more are made if as much is kept as was promised."""
+FEW, ENOUGH, HALVINGS = 4, 8, 16
+"""Halvings after which no more are made if as much is kept as was promised, if less is beyond doubt, and anyway."""
+DOUBTLESS = 2.5
+"""Standard errors by which more is promised than is kept."""
 SEARCH, HELD_BACK = 20, 10
 """Future models of a half; where the rehearsal makes fewer, nothing is halved."""
 PEOPLE = 12
@@ -77,7 +78,8 @@ def halved(windows: Windows) -> Halves | None:
                 promised.append(float(np.mean([one.future.probability for one in found if one.future is not None])))
                 kept.append(float((models[1 - side].score_raw(rows_of(windows.loaded, found)) >= 0.0).mean()))
                 answers += len(found)
-        if number + 1 == FEW and _excess(promised, kept) <= 0.0:
+        excess = _excess(promised, kept)
+        if (number + 1 >= FEW and excess <= 0.0) or (number + 1 >= ENOUGH and excess >= DOUBTLESS):
             break
     if len(promised) < FEW:
         return None

@@ -23,7 +23,7 @@ from app.errors import ModelRefused, RecourseError, RehearsalFailed
 from app.futures.backtest import FIRST as BACKTESTED
 from app.futures.backtest import Backtester, Dates, dates_of
 from app.futures.halves import FIRST as HALVED
-from app.futures.halves import TOTAL as HALVES
+from app.futures.halves import TOTAL as MODELS_OF_HALVES
 from app.futures.halves import halved, is_halved
 from app.futures.likeness import ASKING, FEWEST, Compared, answers, compared
 from app.futures.recipe import Recipe
@@ -220,7 +220,7 @@ class _Rehearsal:
         dates, no_backtest = self._dates()
         backtester = self._backtester()
         total = sum(map(len, self.sets.values())) + (0 if dates is None else backtester.total)
-        total += HALVES if self._is_halved else 0
+        total += MODELS_OF_HALVES if self._is_halved else 0
         checks = {i: check for i in range(total) if (check := self._made(i)) is not None}
         progress(len(checks), total)
         for block in self._blocks():
