@@ -159,8 +159,9 @@ class _Committee:
     ) -> None:
         candidates = draft.candidates if isinstance(draft.candidates, Candidates) else None
         self.draft, self.futures, self.price = draft, futures.search, futures.stress_price
-        self.promised = share
-        self.share = self.asked = share = futures.share_for(share)
+        self.asked = share
+        # Where promises are lowered, more models are asked; an answer that misses the share then has a warning.
+        self.share = share = futures.share_for(share)
         self.objective = candidates.objective if candidates else None
         self.shortfall = candidates.shortfall if candidates else None
         defaults = type(params)()
@@ -186,7 +187,7 @@ class _Committee:
         assert stress is not None
         # Few models have one stress: rounded up, nearly every share would ask for all of them.
         models = int(stress.counted[-1])
-        self.needed = np.full(len(stress.stresses), max(1, round(self.promised * models)))
+        self.needed = np.full(len(stress.stresses), max(1, round(self.asked * models)))
         if len(default) == 1:
             row_raw = default[0].row_raw[None]
             self.own_least = default[0].score
