@@ -61,8 +61,8 @@ SIGNIFICANT = 1.64
 """Standard errors by which promises exceed what is kept, from which on they are lowered; by chance 5 % do."""
 
 LOWERED = (
-    "Trained on one half of the records, such models promised that {promised}% of other models accept an answer, and "
-    "{kept}% of those of the other half did; promises are lowered by as much. More records would raise them."
+    "Of answers from one half of the records, {promised}% were promised to be accepted by the next model, and the "
+    "model of the other half accepted {kept}%. So promises are lowered; more records would raise them."
 )
 
 

@@ -33,6 +33,10 @@ class PromisePhrases(InputPart):
         "Even if applicants stay as they are, most {models} that were tried refuse this; do not count on a yes."
     )
     """The same where fewer than half of those that were tried accept."""
+    lowered: str = stay
+    """In place of `stay` where less is promised than the share that was counted."""
+    lowered_few: str = few
+    """In place of `few` and `minority` there."""
     at_most: str = "Even if applicants stay as they are, most {models} refuse this: at most {n} in 100 accept it."
     """Where most models refuse."""
     unknown: str = "Even if applicants stay as they are, how many {models} accept this is not known."
@@ -103,6 +107,9 @@ class PromisePhrases(InputPart):
 
 
 ENGLISH = PromisePhrases()
+
+SENT = 1e-5
+"""By which a share that is sent is rounded, at most."""
 
 HALF = 50
 """Of 100 models: fewer than that are no promise."""
@@ -175,6 +182,8 @@ def _first(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
     words = {"n": least, "models": _models(future, phrases), "yes": yes, "no": tried - yes, "tried": tried}
     if most < HALF:
         return _filled(phrases.at_most, words | {"n": most})
+    if abs(yes / tried - future["probability"]) > SENT:
+        return _filled(phrases.lowered if least >= HALF else phrases.lowered_few if least else phrases.unknown, words)
     if least < HALF and future["probability"] < HALF / 100:
         return _filled(phrases.minority, words)
     if least == 0:

@@ -93,7 +93,7 @@ def test_what_is_promised_of_noisy_trees_is_what_models_of_other_records_keep(tm
     true = kept_by_others(loaded, found)
     assert -0.15 < promised(found).mean() - true.mean() < 0.03, "no more than is kept, and not far less"
     assert np.mean(true < [one.future.interval[0] for one in found if one.future]) <= 0.05
-    assert "promises are lowered by as much" in status(model)["advice"]
+    assert "So promises are lowered" in status(model)["advice"]
 
 
 @pytest.mark.slow
