@@ -10,12 +10,13 @@ an earlier one by what has happened since, not by how much it knows.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from app.errors import RehearsalFailed
+from app.errors import RecourseError, RehearsalFailed
 from app.futures.records import LEAST
 from app.futures.stress import STRENGTHS, Stressed
 from app.futures.windows import Windows, answered, rows_of
@@ -24,6 +25,8 @@ from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import Backtest, FutureModels, Futures, StressedModels
 from app.recourse.problem import Under
 from app.recourse.robustness.kept_before import clustered_interval
+from app.registry.reference import read_dates
+from app.registry.version import RegisteredModel
 
 STEPS = 4
 """Dates before the end of the records."""
@@ -94,6 +97,25 @@ def dates_of(days: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) ->
         step=step, length=length / since, windows=windows,
         applying=tuple(w[days[w] >= at - since] for w, at in zip(windows, ends, strict=True)),
     )  # fmt: skip
+
+
+def dates_in(model: RegisteredModel, path: Path, favourable: Bool[np.ndarray, "n"]) -> tuple[Dates | None, str | None]:
+    """The dates of a backtest on the records in a CSV; None with the reason where the manifest names a column of dates.
+
+    Parameters
+    ----------
+    favourable : whether the label of each record is favourable
+    """
+    time = model.manifest.time
+    if time is None:
+        return None, None
+    days, faults = read_dates(path, time.column)
+    if faults:
+        return None, RecourseError("The dates of the records cannot be read.", faults=faults).sentence
+    try:
+        return dates_of(days, favourable), None
+    except RehearsalFailed as error:
+        return None, error.detail
 
 
 @dataclass(kw_only=True)

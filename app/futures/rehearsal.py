@@ -16,21 +16,22 @@ from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from pydantic import ValidationError
 
 from app.errors import ModelRefused, RecourseError, RehearsalFailed
 from app.futures.backtest import FIRST as BACKTESTED
-from app.futures.backtest import Backtester, Dates, dates_of
+from app.futures.backtest import Backtester, dates_in
+from app.futures.check import CHANCE, Check, check
+from app.futures.followers import failing
 from app.futures.halves import FIRST as HALVED
 from app.futures.halves import TOTAL as MODELS_OF_HALVES
 from app.futures.halves import halved, is_halved
-from app.futures.likeness import ASKING, FEWEST, Compared, answers, compared
+from app.futures.likeness import ASKING, Compared, compared
 from app.futures.recipe import Recipe
 from app.futures.records import Records, Sample, newer_records, reference_records, sample
 from app.futures.spec import Choices, Material, Spec, asked_for, read_spec, recipe_of, specified
 from app.futures.stacks import Kind, pack
-from app.futures.stand_in import twin_of_model
 from app.futures.store import (
     FAILED,
     RECORD,
@@ -38,23 +39,18 @@ from app.futures.store import (
     FutureManifest,
     FuturesRecord,
     Halves,
-    Part,
     SetName,
     SetRecord,
     open_set,
 )
-from app.futures.stress import STRENGTHS, Stressed, followed, stressed_records
+from app.futures.stress import STRENGTHS, Stressed, stressed_records
 from app.futures.underway import alone, noted
 from app.futures.windows import Windows
 from app.observability import log
-from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import ANSWERS, Backtest
 from app.recourse.shares import percent
-from app.registry.artifact import Format
 from app.registry.files import digest, flush_directory, inside, write, write_atomic
 from app.registry.manifest import FUTURES, PARTIAL
-from app.registry.performance import auc, auc_deviation
-from app.registry.reference import read_dates
 from app.registry.version import LoadedModel, RegisteredModel, activate_successor
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -63,34 +59,14 @@ Progress: TypeAlias = Callable[[int, int], None]
 MEMBERS, PACKED = "members", "packed"
 """Directories of a rehearsal: its models, and the sets as they will be installed."""
 
-CHANCE = 0.5
-"""Area under the ROC curve of a model that is no better than chance; one that is better is so by a standard error."""
-
 CONTRARY = 0.5
 """Share of reference records that future models must decide as today's model does, on average."""
-
-EXAMINED = 20_000
-"""Records on which a model is examined, at most."""
-
-FOLLOWERS = 60
-"""People whose answers are followed and fail under a stress, at most; no more than a tenth of the records."""
 
 MOST_STRESSES = 10
 """Stresses beside which none has too few models."""
 
 ENOUGH = 10
 """Models of which more than half may not be dropped."""
-
-
-class Check(Part):
-    """The quality of one future model on records that it was not trained on, and whether the model is dropped."""
-
-    auc: float
-    """Area under the ROC curve on records that it has not seen; NaN is kept as 0."""
-    agreement: float
-    """Share of the reference records that it has not seen and decides as today's model does."""
-    dropped: bool
-    seconds: float
 
 
 def rehearse(
@@ -179,9 +155,9 @@ class _Rehearsal:
         most = int(2 * min(spec.search, spec.held_back)) // len(STRENGTHS)
         chosen = "none" if spec.source == "supplied" or not most else choices.stress
         stresses, both = stressed_records(loaded, records, path, chosen, most), records
-        if chosen == "auto" and stresses and (failing := _failing(loaded, records, recipe, spec, choices.seed)):
+        if chosen == "auto" and stresses and (found := failing(loaded, records, recipe, spec, choices.seed)):
             # The last of ten is the least: high values of the third column.
-            stresses, both = [*stresses[: min(most, MOST_STRESSES) - 1], failing[1]], failing[0]
+            stresses, both = [*stresses[: min(most, MOST_STRESSES) - 1], found[1]], found[0]
         return cls(
             loaded=loaded, choices=choices, records=records, recipe=recipe, spec=spec, data_sha256=data_sha256,
             stresses=stresses, followed=both, path=path,
@@ -217,7 +193,11 @@ class _Rehearsal:
 
     def run(self, progress: Progress) -> FuturesRecord:
         """Make the models that are still missing, and install all sets for use."""
-        dates, no_backtest = self._dates()
+        dates, no_backtest = None, None
+        if self.spec.source != "supplied":
+            dates, no_backtest = dates_in(self.registered, self.path, self.records.favourable)
+        elif self.registered.manifest.time is not None:
+            no_backtest = "Models that are there already cannot be trained on the records before a date."
         backtester = self._backtester()
         total = sum(map(len, self.sets.values())) + (0 if dates is None else backtester.total)
         total += MODELS_OF_HALVES if self._is_halved else 0
@@ -244,21 +224,6 @@ class _Rehearsal:
         halves = self._halves(made) if self._is_halved else None
         progress(total, total)
         return self._install(checks, backtest, no_backtest, halves)
-
-    def _dates(self) -> tuple[Dates | None, str | None]:
-        """The dates of a backtest; None with the reason why there is none, where the manifest names a column."""
-        time = self.registered.manifest.time
-        if time is None:
-            return None, None
-        if self.spec.source == "supplied":
-            return None, "Models that are there already cannot be trained on the records before a date."
-        days, faults = read_dates(self.path, time.column)
-        if faults:
-            return None, RecourseError("The dates of the records cannot be read.", faults=faults).sentence
-        try:
-            return dates_of(days, self.records.favourable), None
-        except RehearsalFailed as error:
-            return None, error.detail
 
     def _backtester(self) -> Backtester:
         return Backtester(
@@ -315,17 +280,8 @@ class _Rehearsal:
         if sample.index >= self.spec.search + self.spec.held_back:
             # Under stress a model may disagree with today's, and is not dropped.
             return Check(auc=CHANCE, agreement=0.0, dropped=False, seconds=seconds)
-        own, reference = self.records, self.loaded.reference
-        unseen = _unseen(len(own.favourable), [] if self.spec.source == "supplied" else sample.chosen)
-        scores = _member_scores(member, own.rows_raw[unseen])
-        auc = area(scores, own.favourable[unseen])
-        if own.of_reference:
-            alike = (scores >= 0.0) == (reference.scores[unseen] >= 0.0)
-        else:
-            some = _unseen(len(reference.scores), [])
-            alike = (_member_scores(member, reference.rows_raw[some]) >= 0.0) == (reference.scores[some] >= 0.0)
-        dropped = not auc > CHANCE + auc_deviation(own.favourable[unseen])
-        return Check(auc=auc, agreement=float(alike.mean()), dropped=dropped, seconds=seconds)
+        chosen = sample.chosen[:0] if self.spec.source == "supplied" else sample.chosen
+        return check(member, self.records, self.loaded.reference, chosen, seconds)
 
     def _refuse_chance(self, checks: dict[int, Check]) -> None:
         made = self.spec.search + self.spec.held_back
@@ -436,41 +392,6 @@ class _Rehearsal:
             digests=digests,
             sizes={file: len(content) for file, content in files.items()},
         )
-
-
-def _failing(
-    loaded: LoadedModel, records: Records, recipe: Recipe, spec: Spec, seed: int
-) -> tuple[Records, Stressed] | None:
-    """What `followed` makes of answers to people of the reference; None where future models are no trees.
-
-    None as well of a model that is asked by HTTP or trained by a command, and where too few answers are found.
-    """
-    kind = recipe.manifest(spec.tuned).artifact.format
-    grown = kind in (Format.XGBOOST, Format.LIGHTGBM) or twin_of_model(loaded) is not None
-    if not grown or spec.source == "command" or loaded.black_box.remote is not None:
-        return None
-    found = answers(loaded, [loaded.black_box], seed, min(FOLLOWERS, len(records.favourable) // 10))
-    return followed(records, found) if len(found) >= FEWEST else None
-
-
-def _unseen(count: int, chosen: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Indices of records that were not drawn, some of them where they are many."""
-    found = np.setdiff1d(np.arange(count), chosen)
-    return found[:: max(1, -(-len(found) // EXAMINED))]
-
-
-def _member_scores(member: BlackBox, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-    try:
-        return member.score_raw(rows_raw)
-    except RecourseError:
-        return np.full(len(rows_raw), np.nan)
-
-
-def area(scores: Float[np.ndarray, "n"], favourable: Bool[np.ndarray, "n"]) -> float:
-    """Area under the ROC curve; 0 if some score is not finite, 0.5 if all labels are the same."""
-    if not np.isfinite(scores).all():
-        return 0.0
-    return CHANCE if favourable.all() or not favourable.any() else auc(scores, favourable)
 
 
 def _replace(directory: Path, packed: Path, record: FuturesRecord) -> None:

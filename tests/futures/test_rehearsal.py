@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from app.errors import RehearsalFailed, RehearsalRunning
-from app.futures import rehearsal
+from app.futures import check, rehearsal
+from app.futures.check import area
 from app.futures.records import sample
-from app.futures.rehearsal import area, rehearse
+from app.futures.rehearsal import rehearse
 from app.futures.spec import Choices, Material, choices_of, outlook
 from app.futures.store import load_futures, read_record, status
 from app.recourse.models.black_box import Input
@@ -211,7 +212,7 @@ def test_bootstraps_have_both_labels(tmp_path: Path) -> None:
 
 def test_models_no_better_than_chance_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = registered(tmp_path, "linear")
-    monkeypatch.setattr(rehearsal, "area", _every_fourth_by_chance(rehearsal.area))
+    monkeypatch.setattr(check, "area", _every_fourth_by_chance(check.area))
     record = rehearse(model, Choices(stress="none", search=8, held_back=8))
     assert (record.search.models, record.search.dropped) == (6, 2)
     assert (record.held_back.models, record.held_back.dropped) == (6, 2)
