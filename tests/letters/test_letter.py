@@ -916,7 +916,7 @@ def test_what_is_promised_alike_of_several_ways_is_said_once(language: str, said
     ("language", "cannot_tell", "sure"),
     [
         ("en", ("we cannot promise that a new version of our model would then accept your application: 36 of 60 new "
-                "versions of our model that we tried accept it, which says too little of others.",
+                "versions of our model that we tried accept it, which says too little of others and is not your chance",
                 "36 of 60 new versions of our model that we tried would then refuse your"),
          "like the 60 that we tried; it is not"),
         ("de", ("können wir nicht zusagen, dass eine neue Fassung unseres Modells Ihren Antrag dann annimmt: 36 von 60",
