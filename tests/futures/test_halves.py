@@ -147,6 +147,7 @@ def test_an_answer_promises_the_lowered_share_and_asks_for_more(tmp_path: Path) 
         assert one.future is not None
         count = round(40 * float(plain.held_back.shares(one.row_raw[None])[0]))
         assert count >= 20
+        assert float(lowered.promised(plain.held_back.shares(one.row_raw[None]))[0]) == one.future.probability
         assert one.future.probability == pytest.approx(norm.cdf(0.8 * norm.ppf(min(count, 39.5) / 40) - 0.3))
         ends = [norm.cdf(0.6 * norm.ppf(end)) if end > 0.5 else end for end in share_interval(count, 40, "fresh")]
         assert one.future.interval == pytest.approx(ends)

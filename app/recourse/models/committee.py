@@ -204,8 +204,13 @@ class Futures:
     """By how much promises are lowered, as all these models were trained on the same records; None for not at all."""
 
     def promised(self, shares: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-        """What can be promised of records that such shares of the held-back models accept."""
-        return shares if self.lowered is None else self.lowered.share(shares)
+        """What can be promised of records that such shares of the held-back models accept.
+
+        Where promises are lowered and all accept, half a model counts as one that does not.
+        """
+        if self.lowered is None:
+            return shares
+        return self.lowered.share(np.minimum(shares, 1.0 - 0.5 / self.held_back.count))
 
     def share_for(self, promised: float) -> float:
         """The share of the held-back models that must accept a record, for so much to be promised."""

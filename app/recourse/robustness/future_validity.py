@@ -94,10 +94,8 @@ def _interval(futures: Futures, count: int) -> tuple[float, float]:
 
 
 def _probability(futures: Futures, count: int) -> float:
-    """What is promised where so many models accept; of all, half a model counts as one that does not."""
-    models = futures.held_back.count
-    accepting = count if futures.lowered is None else min(count, models - 0.5)
-    return float(futures.promised(np.array(accepting / models)))
+    """What is promised where so many models accept."""
+    return float(futures.promised(np.array(count / futures.held_back.count)))
 
 
 def _stressed(
