@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from app.errors import RecourseError, RehearsalFailed
 from app.futures.records import LEAST
 from app.futures.stress import STRENGTHS, Stressed
-from app.futures.windows import Windows, answered, rows_of
+from app.futures.windows import Windows, answered, reference_of, rows_of
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import Backtest, FutureModels, Futures, StressedModels
@@ -154,12 +154,13 @@ class Backtester:
             search=self._set(at, "search", window), held_back=held_back, source="retrained",
             records=own.choices.records, stressed_search=self._stressed(at, window),
         )  # fmt: skip
+        reference = reference_of(own.loaded, model, own.records.rows_raw[window])
+        applying_raw, seed = own.records.rows_raw[dates.applying[at]], [own.choices.seed, FIRST, at]
         found: dict[float | None, Given] = {}
         for asked in ASKED:
             given = answered(
-                own.loaded, model, own.records.rows_raw[dates.applying[at]], PEOPLE, [own.choices.seed, FIRST, at],
-                of_raw=own.records.rows_raw[window], futures=futures, asked=asked,
-            )  # fmt: skip
+                own.loaded, model, reference, PEOPLE, seed, among_raw=applying_raw, futures=futures, asked=asked
+            )
             promised = [one.future.probability for one in given if one.future is not None]
             found[asked] = rows_of(own.loaded, given), np.array(promised)
         return found

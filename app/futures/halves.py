@@ -18,7 +18,7 @@ import numpy as np
 from app.futures.records import LEAST
 from app.futures.spec import Choices
 from app.futures.store import Halves
-from app.futures.windows import Windows, answered, rows_of
+from app.futures.windows import Windows, answered, reference_of, rows_of
 from app.recourse.models.committee import Futures
 
 FIRST = 3_000_000
@@ -53,7 +53,7 @@ def halved(windows: Windows) -> Halves | None:
     SolverFailed, ModelOutputInvalid : a solver ends without an answer, or a model gives an output outside its range
     """
     favourable, choices = windows.records.favourable, windows.choices
-    n, promised, kept, answers = len(favourable), list[float](), list[float](), 0
+    n, promised, kept, answers, excess = len(favourable), list[float](), list[float](), 0, 0.0
     for number in range(HALVINGS):
         order = np.random.default_rng([choices.seed, FIRST, number]).permutation(n)
         halves = [np.sort(order[: n // 2]), np.sort(order[n // 2 :])]
@@ -70,10 +70,9 @@ def halved(windows: Windows) -> Halves | None:
                 for of, count in (("search", SEARCH), ("held-back", HELD_BACK))
             )
             futures = Futures(search=search, held_back=held_back, source="retrained", records=choices.records)
-            found = answered(
-                windows.loaded, models[side], windows.records.rows_raw[half], PEOPLE,
-                [choices.seed, FIRST, number, side], futures=futures, asked=ASKED,
-            )  # fmt: skip
+            own = reference_of(windows.loaded, models[side], windows.records.rows_raw[half])
+            seed = [choices.seed, FIRST, number, side]
+            found = answered(windows.loaded, models[side], own, PEOPLE, seed, futures=futures, asked=ASKED)
             if found:
                 promised.append(float(np.mean([one.future.probability for one in found if one.future is not None])))
                 kept.append(float((models[1 - side].score_raw(rows_of(windows.loaded, found)) >= 0.0).mean()))
@@ -83,9 +82,7 @@ def halved(windows: Windows) -> Halves | None:
             break
     if len(promised) < FEW:
         return None
-    return Halves(
-        answers=answers, promised=float(np.mean(promised)), kept=float(np.mean(kept)), excess=_excess(promised, kept)
-    )
+    return Halves(answers=answers, promised=float(np.mean(promised)), kept=float(np.mean(kept)), excess=excess)
 
 
 def _excess(promised: list[float], kept: list[float]) -> float:

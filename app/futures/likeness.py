@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Float
 
 from app.futures.store import SIGNIFICANCE
-from app.futures.windows import answered, rows_of
+from app.futures.windows import answered, reference_of, rows_of
+from app.recourse.counterfactual import Counterfactual
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.committee import FutureModels
 from app.registry.version import LoadedModel
@@ -66,6 +67,7 @@ def answers(loaded: LoadedModel, asking: Sequence[BlackBox], seed: int, people: 
 
     Where no answer is found there is no row. Raises the errors of `solve`.
     """
-    own_raw = loaded.reference.rows_raw
-    found = [one for i, model in enumerate(asking) for one in answered(loaded, model, own_raw, people, [seed, i])]
+    found: list[Counterfactual] = []
+    for i, model in enumerate(asking):
+        found += answered(loaded, model, reference_of(loaded, model, loaded.reference.rows_raw), people, [seed, i])
     return rows_of(loaded, found)

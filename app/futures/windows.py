@@ -101,14 +101,22 @@ class Windows:
         return found
 
 
+def reference_of(loaded: LoadedModel, model: BlackBox, rows_raw: Float[np.ndarray, "m p"]) -> Reference:
+    """Records as the reference of a model other than today's, with the scores that it gives them."""
+    return Reference(
+        space=loaded.registered.space, rows_raw=rows_raw, scores=model.score_raw(rows_raw),
+        largest_distance=loaded.reference.largest_distance,
+    )  # fmt: skip
+
+
 def answered(
     loaded: LoadedModel,
     model: BlackBox,
-    among_raw: Float[np.ndarray, "n p"],
+    reference: Reference,
     people: int,
     seed: Sequence[int],
     *,
-    of_raw: Float[np.ndarray, "m p"] | None = None,
+    among_raw: Float[np.ndarray, "n p"] | None = None,
     futures: Futures | None = None,
     asked: float | None = None,
 ) -> list[Counterfactual]:
@@ -116,8 +124,9 @@ def answered(
 
     Parameters
     ----------
-    among_raw : records of people; at most `people` of those whom the model refuses are drawn by `seed`
-    of_raw : reference records of the model; `among_raw` by default
+    reference : that of the model
+    people : at most so many of those whom the model refuses are drawn, by `seed`
+    among_raw : records of the people; those of the reference by default
     futures, asked : as in `RecourseProblem`
 
     Raises
@@ -125,13 +134,8 @@ def answered(
     SolverFailed, ModelOutputInvalid : a solver ends without an answer, or a model gives an output outside its range
     """
     space, method = loaded.registered.space, METHODS[DEFAULT_METHOD]
-    of_raw = among_raw if of_raw is None else of_raw
-    scores = model.score_raw(of_raw)
-    own = scores if of_raw is among_raw else model.score_raw(among_raw)
-    reference = Reference(
-        space=space, rows_raw=of_raw, scores=scores, largest_distance=loaded.reference.largest_distance
-    )
-    refused_raw = among_raw[own < 0.0]
+    scores = reference.scores if among_raw is None else model.score_raw(among_raw)
+    refused_raw = (reference.rows_raw if among_raw is None else among_raw)[scores < 0.0]
     found: list[Counterfactual] = []
     for row_raw in refused_raw[np.random.default_rng(seed).permutation(len(refused_raw))[:people]]:
         problem = RecourseProblem(

@@ -8,7 +8,7 @@ search goes on from the best of them. So a few hundred rows suffice for any kind
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -69,16 +69,7 @@ class CommitteeSearch:
     Parameters
     ----------
     score_rows : a function from raw rows to their scores, one column per model, today's model first; NaN counts as no
-    share : least share of the future models that must accept, in (0, 1]
-    own_margin : least score that today's model must give
-    plain : a count: `share` concerns the first `plain` future models only. Where absent, it concerns all of them
-    bell : whether the scores that several models give one record are taken to follow a bell curve. If so, a stress
-        is also withstood where the mean score of its models is high enough: a bell curve with this mean, and with
-        the standard deviation of the plain models' scores, has the asked share above 0
-    sure : a pair of a share below `share` and a number, read only with `bell`. A record also passes if this share
-        of the plain models accepts the record, and the mean of the plain models' scores is at least that number of
-        standard deviations above 0
-    stressed : one pair for each stress: the score columns of its models, and how many of these models must accept
+    levels : which scores suffice
     cost : a function from raw rows to costs that are sums over features; it guides the search. Where absent, the action
         set's cost
     value : a function from raw rows to numbers; the best record is the accepted one with the smallest number. Where
@@ -96,13 +87,8 @@ class CommitteeSearch:
         self,
         action_set: ActionSet,
         score_rows: ScoreRows,
-        share: float,
+        levels: Levels,
         *,
-        own_margin: float = 0.0,
-        plain: int | None = None,
-        bell: bool = False,
-        sure: tuple[float, float] | None = None,
-        stressed: Sequence[tuple[slice, int]] = (),
         cost: ValueOf | None = None,
         value: ValueOf | None = None,
         admits: Callable[[Float[np.ndarray, "n p"]], Bool[np.ndarray, "n"]] | None = None,
@@ -113,9 +99,9 @@ class CommitteeSearch:
         most: float = math.inf,
     ) -> None:
         self._patience, self._most = patience, most
-        self.actions, self.share = action_set, share
+        self.actions, self.share = action_set, levels.share
         self._ask, self._admits, self._until = score_rows, admits, until
-        self._levels = Levels(share, own_margin, plain, bell=bell, sure=sure, stressed=stressed)
+        self._levels = levels
         self.cost = cost or action_set.cost
         self._value = value or self.cost
         self._tidy, self._at_most = tidy, at_most
@@ -240,9 +226,7 @@ class CommitteeSearch:
             shares = (plain + stressed) * (scores[rows, 0] >= margin)
             i = int(np.lexsort((-levels[rows], -shares))[0])
             one = self._reached(rows_raw[rows[i]], scores[rows[i]], math.nan, levels[rows[i]])
-            if self.nearest is None or _rank(one, self._levels.own_margin) > _rank(
-                self.nearest, self._levels.own_margin
-            ):
+            if self.nearest is None or _rank(one, margin) > _rank(self.nearest, margin):
                 self.nearest = one
 
     def _legal(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:

@@ -18,21 +18,29 @@ class Levels:
 
     Parameters
     ----------
-    share, own_margin, plain, bell, sure, stressed : as for `committee.CommitteeSearch`
+    share : least share of the future models that must accept, in (0, 1]
+    own_margin : least score that today's model must give
+    plain : a count: `share` concerns the first `plain` future models only. Where absent, it concerns all of them
+    bell : whether the scores that several models give one record are taken to follow a bell curve. If so, a stress
+        is also withstood where the mean score of its models is high enough: a bell curve with this mean, and with
+        the standard deviation of the plain models' scores, has the asked share above 0
+    sure : a pair of a share below `share` and a number, read only with `bell`. A record also passes if this share
+        of the plain models accepts the record, and the mean of the plain models' scores is at least that number of
+        standard deviations above 0
+    stressed : one pair for each stress: the score columns of its models, and how many of these models must accept
     """
 
     def __init__(
         self,
         share: float,
+        *,
         own_margin: float = 0.0,
         plain: int | None = None,
-        *,
         bell: bool = False,
         sure: tuple[float, float] | None = None,
         stressed: Sequence[tuple[slice, int]] = (),
     ) -> None:
-        self._share, self._bell, self._sure = share, bell, sure
-        self.own_margin = own_margin
+        self.share, self.own_margin, self._bell, self._sure = share, own_margin, bell, sure
         alike: dict[tuple[int, int], list[int]] = {}
         for columns, needed in stressed:
             own = range(columns.start, columns.stop)
@@ -49,10 +57,10 @@ class Levels:
         spread = np.sqrt(np.maximum(np.einsum("...k,...k->...", plain, plain) / count - mean**2, 0.0))
         if self._bell and self._sure is not None:
             share, deviations = self._sure
-            level, sure = _kth(plain, models_needed(self._share, count), models_needed(share, count))
+            level, sure = _kth(plain, models_needed(self.share, count), models_needed(share, count))
             level = np.maximum(level, np.minimum(sure, mean - deviations * spread))
         else:
-            (level,) = _kth(plain, models_needed(self._share, count))
+            (level,) = _kth(plain, models_needed(self.share, count))
         level = np.minimum(level, scores[..., 0] - self.own_margin)
         for needed, models, columns in self._stressed:
             own = self._by_stress(scores, models, columns)

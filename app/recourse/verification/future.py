@@ -20,6 +20,7 @@ from app.recourse.numerics.linalg import unique_rows
 from app.recourse.problem import AskedOnce
 from app.recourse.robustness.share_interval import ERRORS, LIKELIHOOD
 from app.recourse.search.committee import ROUNDS, CommitteeSearch, Reached
+from app.recourse.search.levels import Levels
 from app.recourse.verification.draft import Draft
 
 PROMISE_ROUNDS = 8
@@ -135,7 +136,7 @@ def _percent(share: float) -> str:
 
 
 def _columns(plain: int, stress: StressedModels, needed: Int[np.ndarray, "s"]) -> list[tuple[slice, int]]:
-    """So many models of each stress, as `CommitteeSearch` takes them; stressed models come after the plain ones."""
+    """So many models of each stress, as `Levels` takes them; stressed models come after the plain ones."""
     models = int(stress.counted[-1])
     return [
         (slice(1 + plain + i * models, 1 + plain + (i + 1) * models), count)
@@ -332,15 +333,18 @@ class _Committee:
         draft = self.draft
         # Cost counts from the member of a plan, or all members would end at the same record.
         actions = draft.actions if cost_from is None else replace(draft.actions, factual_raw=cost_from)
-        search = CommitteeSearch(
-            draft.actions,
-            self.plain.scores if needed is None else self._all_scores,
+        levels = Levels(
             share,
             own_margin=max(margin, self.own_least) if cost_from is None else margin,
             plain=self.futures.count,
             bell=self.deviations < math.inf,
             sure=(self.share, self.deviations) if share == self.aimed else None,
             stressed=[] if self.stress is None or needed is None else _columns(self.futures.count, self.stress, needed),
+        )
+        search = CommitteeSearch(
+            draft.actions,
+            self.plain.scores if needed is None else self._all_scores,
+            levels,
             cost=lambda rows_raw: actions.cost(rows_raw) + CHANGE_COST * actions.changed(rows_raw),
             value=self.objective or actions.cost,
             admits=self.admits,

@@ -11,6 +11,7 @@ from app.recourse.features import Change, Feature, FeatureSpace, FeatureType
 from app.recourse.models.linear import LinearModel
 from app.recourse.problem import AskedOnce
 from app.recourse.search.committee import CommitteeSearch
+from app.recourse.search.levels import Levels
 
 MODELS = 20
 EMPTY = np.empty((0, 4))
@@ -54,7 +55,7 @@ def least_cost(actions: ActionSet, models: list[LinearModel], share: float) -> f
 def test_as_cheap_as_brute_force(seed: int, share: float) -> None:
     actions, models = action_set(SPACE, FACTUAL), committee(seed)
     best = least_cost(actions, models, share)
-    found = CommitteeSearch(actions, scores_of(models), share).run(EMPTY)
+    found = CommitteeSearch(actions, scores_of(models), Levels(share)).run(EMPTY)
     if np.isinf(best):
         assert found is None
         return
@@ -84,13 +85,13 @@ def test_a_mean_far_above_0_counts_as_so_many_models(seed: int) -> None:
         good.append(enough and scores[0] >= 0)
     best = float(actions.cost(rows[np.array(good)]).min(initial=np.inf))
     search = CommitteeSearch(
-        actions, scores_of(models), 1.0, plain=plain, bell=True, sure=(0.5, 1.0), stressed=stressed
+        actions, scores_of(models), Levels(1.0, plain=plain, bell=True, sure=(0.5, 1.0), stressed=stressed)
     )
     found = search.run(EMPTY)
     assert (found is None) == np.isinf(best)
     if found is not None:
         assert best - 1e-9 <= found.value <= 1.15 * best
-        signs = CommitteeSearch(actions, scores_of(models), 1.0, plain=plain, stressed=stressed).run(EMPTY)
+        signs = CommitteeSearch(actions, scores_of(models), Levels(1.0, plain=plain, stressed=stressed)).run(EMPTY)
         assert signs is None or found.value <= signs.value + 1e-9
 
 
@@ -98,7 +99,7 @@ def test_a_mean_far_above_0_counts_as_so_many_models(seed: int) -> None:
 def test_respects_a_cap_on_changes(seed: int) -> None:
     actions, models = action_set(SPACE, FACTUAL, constraints=Constraints(max_changes=1)), committee(seed)
     best = least_cost(actions, models, 0.8)
-    found = CommitteeSearch(actions, scores_of(models), 0.8).run(EMPTY)
+    found = CommitteeSearch(actions, scores_of(models), Levels(0.8)).run(EMPTY)
     assert (found is None) == np.isinf(best)
     if found is not None:
         assert (found.row_raw != FACTUAL).sum() == 1
@@ -109,7 +110,7 @@ def test_where_the_share_is_out_of_reach_the_record_of_the_largest_share_is_near
     actions, models = action_set(SPACE, FACTUAL), committee(0)
     # Half of the future models accept nothing at all.
     models = [models[0], *(LinearModel(w=m.w, c=m.c - 100.0 * (i % 2)) for i, m in enumerate(models[1:]))]
-    search = CommitteeSearch(actions, scores_of(models), 0.9)
+    search = CommitteeSearch(actions, scores_of(models), Levels(0.9))
     assert search.run(EMPTY) is None
     assert search.nearest is not None
     rows = every_record(actions)
@@ -123,7 +124,7 @@ def test_a_share_is_never_had_for_more_than_a_larger_one() -> None:
     actions, models = action_set(SPACE, FACTUAL), committee(3)
     values = []
     for share in (0.5, 0.7, 0.9):
-        found = CommitteeSearch(actions, scores_of(models), share).run(EMPTY)
+        found = CommitteeSearch(actions, scores_of(models), Levels(share)).run(EMPTY)
         assert found is not None
         values.append(found.value)
     assert values == sorted(values)
@@ -131,17 +132,19 @@ def test_a_share_is_never_had_for_more_than_a_larger_one() -> None:
 
 def test_records_that_may_not_be_answered_are_not() -> None:
     actions, models = action_set(SPACE, FACTUAL), committee(1)
-    free = CommitteeSearch(actions, scores_of(models), 0.8).run(EMPTY)
+    free = CommitteeSearch(actions, scores_of(models), Levels(0.8)).run(EMPTY)
     assert free is not None
     moved = int(np.flatnonzero(free.row_raw != FACTUAL)[0])
-    search = CommitteeSearch(actions, scores_of(models), 0.8, admits=lambda rows: rows[:, moved] != free.row_raw[moved])
+    search = CommitteeSearch(
+        actions, scores_of(models), Levels(0.8), admits=lambda rows: rows[:, moved] != free.row_raw[moved]
+    )
     found = search.run(EMPTY)
     assert found is None or found.row_raw[moved] != free.row_raw[moved]
 
 
 def test_a_margin_is_kept_by_todays_model() -> None:
     actions, models = action_set(SPACE, FACTUAL), committee(2)
-    found = CommitteeSearch(actions, scores_of(models), 0.5, own_margin=0.7).run(EMPTY)
+    found = CommitteeSearch(actions, scores_of(models), Levels(0.5, own_margin=0.7)).run(EMPTY)
     assert found is not None
     assert models[0].score(SPACE.encode(found.row_raw[None]))[0] >= 0.7
 
@@ -152,7 +155,7 @@ def test_a_rule_that_ties_numbers_is_kept() -> None:
     rule = LinearRule(coefficients_raw=(1.0, 1.0, 0.0, 0.0), limit=5.0, equality=True, text="a + b = 5")
     actions, models = action_set(SPACE, FACTUAL, rules=[rule]), committee(4)
     best = least_cost(actions, models, 0.6)
-    found = CommitteeSearch(actions, scores_of(models), 0.6).run(EMPTY)
+    found = CommitteeSearch(actions, scores_of(models), Levels(0.6)).run(EMPTY)
     assert (found is None) == np.isinf(best)
     if found is not None:
         assert found.row_raw[0] + found.row_raw[1] == 5.0
@@ -180,7 +183,7 @@ def test_one_change_is_not_two_where_it_costs_a_tenth_more_at_most(case: int) ->
         return np.column_stack([model.score(SMOOTH.encode(rows)) for model in models])
 
     actions = action_set(SMOOTH, fact)
-    search = CommitteeSearch(actions, scores, 0.8, tidy=0.1)
+    search = CommitteeSearch(actions, scores, Levels(0.8), tidy=0.1)
     found = search.run(EMPTY[:, :3])
     assert found is not None
     assert search.best is not None
@@ -202,8 +205,8 @@ def test_a_search_goes_on_from_what_an_earlier_one_asked(seed: int) -> None:
         return scores_of(models)(rows)
 
     scored = AskedOnce(ask)
-    strict = CommitteeSearch(actions, scored.scores, 0.95).run(EMPTY)
-    lax = CommitteeSearch(actions, scored.scores, 0.5).run(scored.rows_raw)
+    strict = CommitteeSearch(actions, scored.scores, Levels(0.95)).run(EMPTY)
+    lax = CommitteeSearch(actions, scored.scores, Levels(0.5)).run(scored.rows_raw)
     rows, best = np.concatenate(asked), least_cost(actions, models, 0.5)
     assert len(np.unique(rows, axis=0)) == len(rows)
     assert lax is not None
@@ -216,16 +219,16 @@ def test_patience_ends_a_search_that_accepts_nothing() -> None:
     never = scores_of([LinearModel(w=m.w, c=m.c - 1e3) for m in models])
     rows = {rounds: AskedOnce(never) for rounds in (1, 6)}
     for rounds, scored in rows.items():
-        assert CommitteeSearch(actions, scored.scores, 0.5, patience=rounds).run(EMPTY) is None
+        assert CommitteeSearch(actions, scored.scores, Levels(0.5), patience=rounds).run(EMPTY) is None
     assert len(rows[1].rows_raw) < len(rows[6].rows_raw)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_accepted_record_costs_more_than_most(seed: int) -> None:
     actions, models = action_set(SPACE, FACTUAL), committee(seed)
-    free = CommitteeSearch(actions, scores_of(models), 0.5).run(EMPTY)
+    free = CommitteeSearch(actions, scores_of(models), Levels(0.5)).run(EMPTY)
     assert free is not None
-    search = CommitteeSearch(actions, scores_of(models), 0.95, most=1.05 * free.value)
+    search = CommitteeSearch(actions, scores_of(models), Levels(0.95), most=1.05 * free.value)
     found, best = search.run(EMPTY), least_cost(actions, models, 0.95)
     assert found is None if best > 1.05 * free.value else found is not None and found.value <= 1.05 * free.value
     rows = every_record(actions)
