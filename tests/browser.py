@@ -87,8 +87,23 @@ def ask(page: Page) -> None:
 
 
 def text(page: Page, selector: str) -> str:
-    """What is to be read there."""
+    """What is to be read there now."""
     return " ".join(page.inner_text(selector).split())
+
+
+def expect(locator: Any, message: str | None = None) -> Any:
+    """Playwright's assertions: they wait until they hold, as pages change after what a test awaited."""
+    return library("playwright.sync_api").expect(locator, message)
+
+
+def reads(page: Page, selector: str, words: str) -> None:
+    """These words, and no others, are to be read there, or soon."""
+    expect(page.locator(selector).first).to_have_text(words, use_inner_text=True)
+
+
+def says(page: Page, selector: str, words: str) -> None:
+    """These words are among what is to be read there, or soon."""
+    expect(page.locator(selector).first).to_contain_text(words, use_inner_text=True)
 
 
 CONTROLS = {

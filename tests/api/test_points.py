@@ -10,7 +10,7 @@ from app.models.schema import Predictions
 from app.registry.registry import Registry
 from app.settings import Settings
 from tests.api.asking import document
-from tests.browser import text, workbench_of
+from tests.browser import says, text, workbench_of
 from tests.conftest import NO_TLS, Running, run
 from tests.registry.adapters.card import by_hand, carded
 from tests.registry.adapters.table import frame, records
@@ -143,7 +143,7 @@ def test_the_page_states_points(browser: Any, lender: Running) -> None:
             )
         )
         needed = "391.5 or fewer" if answer["model"]["id"] == "fewer" else "391.5 or more"
-        assert f"It gives {now}; a yes needs {needed}." in text(page, "#verdict")
+        says(page, "#verdict", f"It gives {now}; a yes needs {needed}.")
         page.wait_for_selector(".path")
         path = text(page, ".path").replace(" ,", ",")  # a comma for who hears the page
         assert path.startswith(f"Now {now}, yes with {needed}")

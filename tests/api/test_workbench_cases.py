@@ -9,7 +9,7 @@ import pytest
 
 from app.api.examples import APPLICANT, DEMO_MODEL
 from tests.api.test_workbench import MOST_ON_A_PATH
-from tests.browser import WATCH_SAID, Open, Page, heard, nameless, text, violations
+from tests.browser import WATCH_SAID, Open, Page, expect, heard, nameless, reads, says, text, violations
 from tests.conftest import Running
 
 COUNT_CLICKS = "window.clicks = 0; addEventListener('click', (event) => { if (event.isTrusted) clicks++; }, true);"
@@ -51,8 +51,8 @@ def test_a_letter_is_found_seen_and_recorded_as_sent_in_five_clicks(workbench: O
     page = workbench(prepare=watch, bypass_csp=True, reduced_motion="reduce")
     find(page, "five clicks")
     page.wait_for_selector("#case-form a")  # the only case of this reference opens by itself
-    assert text(page, "#case-title") == "Case five clicks"
-    assert page.locator("#case .card").count() == 2
+    reads(page, "#case-title", "Case five clicks")
+    expect(page.locator("#case .card")).to_have_count(2)
     assert violations(page) == []
     page.click("#case-body >> text=Letter")
     page.wait_for_function("() => document.querySelector('#letter-text').textContent.length > 100")
@@ -64,9 +64,9 @@ def test_a_letter_is_found_seen_and_recorded_as_sent_in_five_clicks(workbench: O
     page.wait_for_selector("#letter-said .note")
     assert page.evaluate("() => window.clicks") <= 4
     assert sum(len(httpx.get(url).content) for url in read if "/workbench" in url) < MOST_ON_A_PATH
-    assert text(page, "#letter-said").startswith("Recorded as sent by post, ")
+    says(page, "#letter-said", "Recorded as sent by post, ")
     for said in ("Ms Ada Example 1 Street", "Application of 1 March 2026"):
-        assert said in text(page, "#letter-text")
+        says(page, "#letter-text", said)
     (letter,) = file_of(demo, recourse_id)["letters"]
     assert (letter["channel"], letter["addressee"]) == ("post", ["Ms Ada Example", "1 Street"])
     # What is printed is what was recorded.
@@ -76,9 +76,9 @@ def test_a_letter_is_found_seen_and_recorded_as_sent_in_five_clicks(workbench: O
     assert "Ms Ada Example" in text(opened.value, ".addressee")
     opened.value.close()
     page.click("#letter-close")
-    assert "by post, to Ms Ada Example" in text(page, "#sent")
+    says(page, "#sent", "by post, to Ms Ada Example")
     page.click("#sent summary")
-    assert "Ms Ada Example" in text(page, "#sent .letter")
+    says(page, "#sent .letter", "Ms Ada Example")
     assert violations(page) == []
 
 
@@ -177,7 +177,7 @@ def test_a_case_is_decided_on_again(workbench: Open, demo: Running) -> None:
     assert "Sam Clerk" in text(opened.value, "main")
     opened.value.close()
     page.click("#case >> text=Close")
-    assert not page.is_visible("#case")
+    expect(page.locator("#case")).not_to_be_visible()
 
 
 @pytest.mark.slow
@@ -187,12 +187,12 @@ def test_a_value_that_was_wrong_is_corrected_in_the_form_and_asked_about_again(w
     find(page, "wrong")
     open_case(page)
     page.click("#case summary >> text=Look at it again")
-    assert text(page, "#review-corrected").startswith("Is a value wrong?")
+    says(page, "#review-corrected", "Is a value wrong?")
     page.click("#case-form a")
     page.fill("#f-monthly_income", "6000")
     page.click(".tabs >> text=Cases")
     page.fill("#review-by", "Sam Clerk")
-    assert text(page, "#review-corrected").startswith("To be corrected: Net monthly income to 6,000 EUR.")
+    says(page, "#review-corrected", "To be corrected: Net monthly income to 6,000 EUR.")
     page.fill("#review-reason", "payslips")
     assert violations(page) == []
     page.click("text=Record the review")
@@ -215,9 +215,9 @@ def test_a_letter_that_may_not_go_out_is_a_draft(
     open_case(page)
     page.click("#case-body >> text=Letter")
     page.wait_for_selector("#letter-said .note")
-    assert "RECOURSE_LENDER_NAME" in text(page, "#letter-said")
-    assert "DRAFT, NOT TO BE SENT" in text(page, "#letter-text")
-    assert page.is_disabled("#letter-record")
+    says(page, "#letter-said", "RECOURSE_LENDER_NAME")
+    says(page, "#letter-text", "DRAFT, NOT TO BE SENT")
+    expect(page.locator("#letter-record")).to_be_disabled()
     page.click("#letter-close")
     assert file_of(demo, recourse_id)["letters"] == []
 
@@ -238,8 +238,8 @@ def test_with_a_key_the_letter_prints_here_and_the_case_file_is_downloaded(workb
     page.click("#letter-print")
     page.wait_for_function("() => window.printed === 1")
     page.emulate_media(media="print")
-    assert not page.is_visible("#letter-form")
-    assert page.is_visible("#letter-text")
+    expect(page.locator("#letter-form")).not_to_be_visible()
+    expect(page.locator("#letter-text")).to_be_visible()
 
 
 @pytest.mark.slow

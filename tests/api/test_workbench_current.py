@@ -9,7 +9,7 @@ import pytest
 
 from app.registry.registry import Registry
 from app.settings import Settings
-from tests.browser import Open, Page, ask, fill_in, text, workbench_of
+from tests.browser import Open, Page, ask, expect, fill_in, reads, workbench_of
 from tests.conftest import Running, run
 from tests.registry.loan import WEIGHTS, make_linear
 
@@ -97,7 +97,7 @@ def test_an_answer_to_another_question_is_not_shown_as_current(workbench: Open, 
         route.continue_()
     page.wait_for_selector("#answer[aria-busy=false]")
     assert current(page) == []
-    assert text(page, "#answer-status") == ""
+    reads(page, "#answer-status", "")
     if change == "a field":
         assert page.evaluate("() => document.activeElement.id") == "f-age", "nobody is taken away from what they type"
 
@@ -132,7 +132,7 @@ def test_a_first_answer_follows_the_limits_that_change_while_it_is_computed(work
     for route in held:
         route.continue_()
     page.wait_for_selector(".card")
-    assert page.locator(".card").count() == 1
+    expect(page.locator(".card")).to_have_count(1)
     assert current(page) == ["answer"]
 
 
@@ -174,7 +174,7 @@ def test_another_model_has_no_answer_yet_and_the_same_applicant(desk: Open) -> N
     page.wait_for_selector("#answer[aria-busy=false]")
     assert current(page) == []
     for part in ("#store", ".wish", ".chip", "#curve svg"):
-        assert page.locator(part).count() == 0, part
+        expect(page.locator(part), part).to_have_count(0)
     assert values(page) == typed
     page.unroute_all()
     page.wait_for_selector("#verdict b")
@@ -185,7 +185,7 @@ def test_another_model_has_no_answer_yet_and_the_same_applicant(desk: Open) -> N
     # A model that asks for more has a form of its own, without faults.
     switch(page, "pets@1")
     assert set(values(page)) == {""}
-    assert page.locator("#fields .fault").count() == 0
+    expect(page.locator("#fields .fault")).to_have_count(0)
 
 
 def test_what_is_left_empty_is_empty_for_another_model_too(desk: Open) -> None:
@@ -195,7 +195,7 @@ def test_what_is_left_empty_is_empty_for_another_model_too(desk: Open) -> None:
     typed = values(page)
     switch(page, "loan@1")
     assert values(page) == typed
-    assert page.locator("#fields .fault").count() == 0
+    expect(page.locator("#fields .fault")).to_have_count(0)
 
 
 def test_the_limits_of_one_person_are_not_those_of_the_next(workbench: Open) -> None:
@@ -209,7 +209,7 @@ def test_the_limits_of_one_person_are_not_those_of_the_next(workbench: Open) -> 
     page.fill("#typed-min-monthly_income", "700")
     page.fill("#largest-monthly_debt", "50")
     page.click("#example")
-    assert page.locator("#limits .fault").count() == 0
+    expect(page.locator("#limits .fault")).to_have_count(0)
     page.wait_for_selector("#verdict b")
     with page.expect_request("**/recourse") as asked:
         page.click("#ask")
@@ -229,10 +229,10 @@ def test_an_error_is_no_outdated_answer(workbench: Open) -> None:
         page.fill("#count", "1")
     page.locator("#answer-body").get_by_text("The service has no room.").wait_for()
     page.wait_for_selector("#answer[aria-busy=false]")
-    assert text(page, "#answer-status") == ""
+    reads(page, "#answer-status", "")
     page.click("#draw")
     page.locator("#curve").get_by_text("The service has no room.").wait_for()
-    assert page.locator(".outdated").count() == 0
+    expect(page.locator(".outdated")).to_have_count(0)
     page.unroute_all()
     page.fill("#count", "2")
     page.wait_for_selector(".card")
@@ -246,11 +246,11 @@ def test_the_measure_of_a_curve_outlives_another_method(workbench: Open) -> None
     page.select_option("#knob", "radius_unfavourable")
     page.click("#draw")
     page.wait_for_selector("#curve svg")
-    assert page.input_value("#against") == "shift"
+    expect(page.locator("#against")).to_have_value("shift")
     page.click("#how summary")
     page.select_option("#method", "probe")
     page.click("#point-1")
-    assert page.input_value("#against") == "shift"
+    expect(page.locator("#against")).to_have_value("shift")
     assert "worst-case bound" in page.text_content("#curve svg")
     # The axis and the table count of a hundred.
     head = [" ".join(cell.inner_text().split()) for cell in page.locator("#curve thead > tr > *").all()]

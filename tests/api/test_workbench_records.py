@@ -9,7 +9,7 @@ import pytest
 
 from app.registry.registry import Registry
 from app.settings import Settings
-from tests.browser import Open, Page, text, workbench_of
+from tests.browser import Open, Page, expect, reads, says, text, workbench_of
 from tests.conftest import Running, run
 from tests.registry.loan import WEIGHTS, ModelDirectory, make_linear
 
@@ -97,8 +97,8 @@ def tick(page: Page, name: str, words: str) -> None:
 def test_a_missing_number_is_sent_as_null(page: Page) -> None:
     body = sent(page, lambda: tick(page, "income", "missing"))
     assert body["records"] == [RECORD | {"income": None}]
-    assert page.is_disabled("#f-income")
-    assert page.input_value("#f-income") == ""
+    expect(page.locator("#f-income")).to_be_disabled()
+    expect(page.locator("#f-income")).to_have_value("")
     page.wait_for_selector("#verdict b")
     back = sent(page, lambda: (page.uncheck("#f-income-state-0"), page.fill("#f-income", "3000")))
     assert back["records"] == [RECORD]
@@ -110,7 +110,7 @@ def test_levels_may_be_missing_too(page: Page) -> None:
     assert body["records"][0]["housing"] is None
     body = sent(page, lambda: page.select_option("#f-savings", label="missing"))
     assert body["records"][0]["savings"] is None
-    assert text(page, "#f-guarantor") == "choose no yes"
+    reads(page, "#f-guarantor", "choose no yes")
 
 
 @pytest.mark.slow
@@ -118,31 +118,31 @@ def test_a_code_is_a_state_with_a_name(page: Page) -> None:
     assert sent(page, lambda: tick(page, "debts", "no usable trades"))["records"][0]["debts"] == -8
     body = sent(page, lambda: tick(page, "debts", "no bureau record"))
     assert body["records"][0]["debts"] == -9
-    assert not page.is_checked("#f-debts-state-1")
+    expect(page.locator("#f-debts-state-1")).not_to_be_checked()
 
 
 @pytest.mark.release
 def test_who_types_a_code_means_its_state(page: Page) -> None:
     page.fill("#f-debts", "-9")
     page.press("#f-debts", "Tab")
-    assert page.is_checked("#f-debts-state-0")
-    assert page.input_value("#f-debts") == ""
+    expect(page.locator("#f-debts-state-0")).to_be_checked()
+    expect(page.locator("#f-debts")).to_have_value("")
     page.fill("#f-income", "-9")
-    assert text(page, "#f-income-hint") == "Income must be at least 0 EUR."
+    reads(page, "#f-income-hint", "Income must be at least 0 EUR.")
 
 
 @pytest.mark.release
 def test_an_empty_field_is_not_a_missing_value(page: Page) -> None:
     page.fill("#f-income", "")
     page.click("#ask")
-    assert text(page, "#f-income-hint") == "Income needs a value."
+    reads(page, "#f-income-hint", "Income needs a value.")
     page.wait_for_function("() => document.querySelector('#f-burden').innerText === ''")
 
 
 @pytest.mark.slow
 def test_derived_features_are_computed_and_not_sent(page: Page) -> None:
-    assert text(page, "#f-burden") == "0.4"
-    assert text(page, "#f-burden-hint") == "computed: Debt payments / Income"
+    reads(page, "#f-burden", "0.4")
+    reads(page, "#f-burden-hint", "computed: Debt payments / Income")
     body = sent(page, lambda: page.fill("#f-debts", "600"))
     assert "burden" not in body["records"][0]
     page.wait_for_function("() => document.querySelector('#f-burden').innerText === '0.2'")
@@ -152,11 +152,11 @@ def test_derived_features_are_computed_and_not_sent(page: Page) -> None:
 
 @pytest.mark.release
 def test_the_form_says_what_is_never_advice(page: Page) -> None:
-    assert text(page, "#f-age-hint") == "18 to 100 years · protected, never part of advice"
-    assert text(page, "#f-months_in_job-hint") == "from 0 months · moves with time, never part of advice"
-    assert text(page, "#f-income-hint") == "0 to 20,000 EUR · only up · advice: up to 9,000 EUR"
+    reads(page, "#f-age-hint", "18 to 100 years · protected, never part of advice")
+    reads(page, "#f-months_in_job-hint", "from 0 months · moves with time, never part of advice")
+    reads(page, "#f-income-hint", "0 to 20,000 EUR · only up · advice: up to 9,000 EUR")
     for name in ("age", "months_in_job", "burden"):
-        assert page.locator(f"#limit-{name}").count() == 0
+        expect(page.locator(f"#limit-{name}")).to_have_count(0)
 
 
 @pytest.mark.slow
@@ -170,11 +170,11 @@ def test_an_answer_says_what_follows_and_how_long_it_takes(page: Page) -> None:
     assert json.loads(answered.value.request.post_data)["horizon_months"] == 4
     (way,) = answered.value.json()["counterfactuals"]
     page.wait_for_selector(".changes")
-    assert text(page, "#answer-body h3") == "1 change to a yes"
-    assert "Takes about 3 months." in text(page, ".changes")
-    assert text(page, ".path > p") == "By itself: In 3 months the time in the job is 33 months."
-    assert text(page, ".follows") == f"Burden: from 0.4 to {way['applicant']['burden']:.4f}".rstrip("0")
-    assert "It takes about 3 months." in text(page, "#answer-body")
+    reads(page, "#answer-body h3", "1 change to a yes")
+    says(page, ".changes", "Takes about 3 months.")
+    reads(page, ".path > p", "By itself: In 3 months the time in the job is 33 months.")
+    reads(page, ".follows", f"Burden: from 0.4 to {way['applicant']['burden']:.4f}".rstrip("0"))
+    says(page, "#answer-body", "It takes about 3 months.")
 
 
 @pytest.mark.release
@@ -185,10 +185,10 @@ def test_more_time_can_be_allowed(page: Page) -> None:
     page.fill("#months", "1")
     page.click("#ask")
     page.wait_for_selector("#allow")
-    assert "Taking longer than 1 month would help most: an answer that takes" in text(page, "#answer-body")
+    says(page, "#answer-body", "Taking longer than 1 month would help most: an answer that takes")
     page.click("#allow")
     page.wait_for_selector(".changes")
-    assert page.input_value("#months") == "120"
+    expect(page.locator("#months")).to_have_value("120")
 
 
 @pytest.mark.release

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from app.questions.offers_schema import REGULAR
-from tests.browser import Open, Page, ask, fill_in, text, violations
+from tests.browser import Open, Page, ask, expect, fill_in, reads, says, text, violations
 from tests.conftest import Running
 
 pytestmark = pytest.mark.release
@@ -58,7 +58,7 @@ def test_ways_stand_side_by_side_and_say_what_differs(workbench: Open) -> None:
     page, answer = example(workbench, THREE_WAYS, bypass_csp=True, reduced_motion="reduce")
     ways = answer["counterfactuals"]
     assert answer["body"]["count"] == len(ways) == page.locator(".card").count() == 3
-    assert text(page, "#answer-body h3") == "3 ways to a yes"
+    reads(page, "#answer-body h3", "3 ways to a yes")
     boxes = [card.bounding_box() for card in page.locator(".card").all()]
     assert len({box["y"] for box in boxes}) == 1
     assert [box["x"] for box in boxes] == sorted({box["x"] for box in boxes})
@@ -92,10 +92,10 @@ def test_ways_stand_side_by_side_and_say_what_differs(workbench: Open) -> None:
             f"Then {round(100 * one['probability'])} in 100, {('no', 'yes')[one['favourable']]}" for one in decisions
         ]
         assert decisions[-1]["favourable"]
-        assert page.locator(f"{card} .path .rail").count() == 1 + len(decisions)
+        expect(page.locator(f"{card} .path .rail")).to_have_count(1 + len(decisions))
     page.click(".card:nth-child(1) .specialists summary")
     page.wait_for_selector(".card:nth-child(1) .specialists .way")
-    assert "Worst-case bound under shift" in text(page, ".card:nth-child(1)")
+    says(page, ".card:nth-child(1)", "Worst-case bound under shift")
     assert violations(page) == []
     page.set_viewport_size({"width": 390, "height": 844})
     boxes = [card.bounding_box() for card in page.locator(".card").all()]
@@ -152,7 +152,7 @@ def test_the_keyboard_goes_the_way_the_eye_does(workbench: Open, width: int) -> 
                         ? `${name(part)} stands before ${name(shown[i - 1])}` : name(part));
             }"""
         )
-        assert page.locator("[tabindex]:not([tabindex='0'], [tabindex='-1'])").count() == 0
+        expect(page.locator("[tabindex]:not([tabindex='0'], [tabindex='-1'])")).to_have_count(0)
         return order
 
     first = ["decision", "forms"] if width == 1280 else ["forms", "decision"]
@@ -212,11 +212,11 @@ def test_what_the_person_cannot_do_is_ruled_out_until_it_is_taken_back(workbench
     assert all(way["applicant"][pinned["feature"]] == pinned["to"] for way in fourth["counterfactuals"])
     # The latest wish about a feature takes the place of those before it.
     count = len({change["feature"], *barred, pinned["feature"]})
-    assert page.locator(".chip").count() == count
+    expect(page.locator(".chip")).to_have_count(count)
     assert violations(page) == []
     for left in reversed(range(count)):
         last = press(page, "Remove: ")
-        assert page.locator(".chip").count() == left
+        expect(page.locator(".chip")).to_have_count(left)
     assert "exclude" not in last["body"]
     assert last["counterfactuals"] == first["counterfactuals"]
 
@@ -226,14 +226,14 @@ def test_when_nothing_is_left_the_reason_and_the_chips_are_shown(workbench: Open
     while answer["status"] == "found":
         far = page.get_by_role("button", name="Leave it as it is").count() > 0
         answer = press(page, "Leave it as it is" if far else "Can’t do this")
-    assert text(page, "#answer-body h3") == "No way to a yes was found"
-    assert page.locator("#store").count() == 1, "whoever has no way gets a letter too"
-    assert "is ruled out, or some of its changes are" in text(page, "#answer-body")
+    reads(page, "#answer-body h3", "No way to a yes was found")
+    expect(page.locator("#store"), "whoever has no way gets a letter too").to_have_count(1)
+    says(page, "#answer-body", "is ruled out, or some of its changes are")
     chips = page.locator(".chip").count()
     assert chips > 0
     back = press(page, "Remove this limit and ask again")
     assert back["status"] == "found"
-    assert page.locator(".chip").count() == chips - 1
+    expect(page.locator(".chip")).to_have_count(chips - 1)
 
 
 def test_the_wishes_of_one_person_are_not_those_of_the_next(workbench: Open) -> None:
@@ -241,7 +241,7 @@ def test_the_wishes_of_one_person_are_not_those_of_the_next(workbench: Open) -> 
     press(page, "Can’t do this")
     ages = {page.input_value("#f-age")}
     page.click("#example")
-    assert page.locator(".chip").count() == 0
+    expect(page.locator(".chip")).to_have_count(0)
     for _ in range(4):
         ages.add(page.input_value("#f-age") + page.input_value("#f-amount"))
         page.click("#example")
@@ -259,11 +259,11 @@ def test_a_wish_that_no_longer_fits_is_named_as_on_the_page(workbench: Open, dem
     for value in (feature["min"] - 1, feature["max"] + 1):
         page.fill(".chip input", str(value))
         page.press(".chip input", "Tab")
-        assert text(page, ".chip .fault") == f"Type a number from {feature['min']:,.0f} to {feature['max']:,.0f}."
+        reads(page, ".chip .fault", f"Type a number from {feature['min']:,.0f} to {feature['max']:,.0f}.")
     assert asked == []
     page.fill(".chip input", "")
     page.press(".chip input", "Tab")
-    assert page.locator(".chip .fault").count() == 0
+    expect(page.locator(".chip .fault")).to_have_count(0)
     press(page, "Remove: ")
     pinned = press(page, "Will do it")["body"]["must_include"][0]
     assert pinned["feature"] == feature["name"]
@@ -292,13 +292,13 @@ def test_what_the_service_says_of_a_wish_has_the_label(workbench: Open, pointer:
     page.route("**/recourse", lambda route: route.fulfill(status=403, json=problem))
     page.click("#ask")
     label = page.locator(f"label[for=f-{name}]").inner_text()
-    assert text(page, "#answer-body .bad li") == f"“{label}” {before.removesuffix('of ')}{rest}"
+    reads(page, "#answer-body .bad li", f"“{label}” {before.removesuffix('of ')}{rest}")
 
 
 def test_how_far_a_number_moves_is_typed(workbench: Open) -> None:
     page, first = example(workbench)
     page.click("#limits summary")
-    assert "moves by at most 20% of its value" in text(page, "#limit-monthly_income")
+    says(page, "#limit-monthly_income", "moves by at most 20% of its value")
     page.fill("#typed-min-card_utilisation", "10")
     page.fill("#least-amount", "1000")
     with page.expect_response(lambda response: "max_change" in (response.request.post_data or "")) as answered:
@@ -355,7 +355,7 @@ def test_wrong_numbers_are_explained_at_their_fields_and_not_sent(workbench: Ope
     assert page.locator(".field:has(#count) .fault").inner_text() == "Type a number from 1 to 4."
     for field in wrong:
         page.fill(field, "3" if field in ("#count", "#slider-value") else "")
-    assert page.locator(".fault").count() == 0
+    expect(page.locator(".fault")).to_have_count(0)
 
 
 def test_a_stored_answer_brings_its_applicant_back(workbench: Open) -> None:
@@ -371,8 +371,8 @@ def test_a_stored_answer_brings_its_applicant_back(workbench: Open) -> None:
         page.click("#find button")
     page.locator("#found tbody").get_by_text("brought back").first.click()
     page.get_by_text("The data of this applicant are now in the form under One applicant.").wait_for()
-    assert page.input_value("#f-amount") == str(first["body"]["applicant"]["amount"])
-    assert page.locator("#case .card").count() == 3
+    expect(page.locator("#f-amount")).to_have_value(str(first["body"]["applicant"]["amount"]))
+    expect(page.locator("#case .card")).to_have_count(3)
     assert violations(page) == []
 
 
@@ -389,7 +389,7 @@ def test_terms_that_are_accepted_are_shown_with_all_others(workbench: Open) -> N
         page.click("#ask")
     page.wait_for_selector("#answer-body h3")
     offer = asked(answered)["offer"]
-    assert offer["text"] in text(page, "#offer")
+    says(page, "#offer", offer["text"])
     with page.expect_response("**/recourse/offers") as answered:
         page.click("#offers")
     page.wait_for_selector("#offer tbody tr")

@@ -11,7 +11,7 @@ import pytest
 
 from app.registry.registry import Registry
 from tests.api.odd_model import BROODS
-from tests.browser import Open, ask, text, violations, workbench_of
+from tests.browser import Open, ask, expect, reads, says, text, violations, workbench_of
 from tests.forks import forks
 from tests.jobs.serving import Server
 from tests.registry.loan import make_linear
@@ -72,7 +72,7 @@ def test_many_applicants_are_answered_and_their_results_taken_away(workbench: Op
     page.set_input_files("#file", file)
     page.get_by_role("button", name="Answer 3 applicants").click()
     page.wait_for_selector("#batch-results table")
-    assert text(page, "#batch-results p") == "3 applicants: 2 with a way to a yes, 1 not answered."
+    reads(page, "#batch-results p", "3 applicants: 2 with a way to a yes, 1 not answered.")
     assert violations(page) == []
     assert re.match(r"Many applicants: 3 Done · \d+ \w+ \d{4} at \d\d:\d\d ", text(page, "#jobs li >> nth=0"))
     rows = [" ".join(row.inner_text().split()) for row in page.locator("#batch-results tbody tr").all()]
@@ -80,7 +80,7 @@ def test_many_applicants_are_answered_and_their_results_taken_away(workbench: Op
         page.set_viewport_size({"width": width, "height": 900})
         box = page.locator("#batch-results .scroll")
         assert box.evaluate("(box) => box.scrollWidth - box.clientWidth") == 0, f"the table is cut at {width}"
-    assert page.locator("#batch-results td[data-head='The model says']").count() == 3
+    expect(page.locator("#batch-results td[data-head='The model says']")).to_have_count(3)
     page.set_viewport_size({"width": 1280, "height": 900})
     assert rows[0].startswith("case-0 no, ")
     label = next(feature["label"] for feature in schema["features"] if feature["name"] == "age")
@@ -99,7 +99,7 @@ def test_many_applicants_are_answered_and_their_results_taken_away(workbench: Op
     page.reload()
     page.click("#jobs button >> nth=0")
     page.wait_for_selector("#batch-results table")
-    assert text(page, "#batch-results p") == "3 applicants: 2 with a way to a yes, 1 not answered."
+    reads(page, "#batch-results p", "3 applicants: 2 with a way to a yes, 1 not answered.")
 
 
 def test_promises_are_checked_against_versions_of_the_chosen_model(workbench: Open) -> None:
@@ -123,7 +123,7 @@ def test_a_batch_without_any_answer_says_why(workbench: Open, odd_server: Server
     page.set_input_files("#file", {"name": "people.csv", "mimeType": "text/csv", "buffer": content.encode()})
     page.get_by_role("button", name="Answer 2 applicants").click()
     page.wait_for_selector("#batch-results table")
-    assert text(page, "#batch-results p") == "2 applicants: 2 not answered."
+    reads(page, "#batch-results p", "2 applicants: 2 not answered.")
     rows = lambda: [" ".join(row.inner_text().split()) for row in page.locator("#batch-results tbody tr").all()]  # noqa: E731
     label = next(feature["label"] for feature in schema["features"] if feature["name"] == "age")
     assert rows() == [f"Line {line} {label} must be a whole number." for line in (3, 5)]
@@ -163,7 +163,7 @@ def test_a_kept_promise_is_found_and_held_against_another_version(browser: Any, 
         page.locator("#found").get_by_text("case-1").wait_for()
         assert kept["id"] not in text(page, "#found")
         title = server.client.get("/models/loan@1").json()["title"]
-        assert f"case-1 a way to a yes {title}, version 1 " in text(page, "#found tbody")
+        says(page, "#found tbody", f"case-1 a way to a yes {title}, version 1 ")
         page.click("#found tbody button")
         page.wait_for_selector("#case-form a")
         for version, said in [("loan@2", "Broken."), ("loan@3", "Kept.")]:
@@ -174,7 +174,7 @@ def test_a_kept_promise_is_found_and_held_against_another_version(browser: Any, 
             page.select_option("#candidate", version)
             page.click("#audit button")
             page.get_by_text(said).wait_for()
-            assert text(page, "#audited").startswith("Of 1 stored answer,")
+            says(page, "#audited", "Of 1 stored answer,")
             page.select_option("#of-kept", "true" if version == "loan@3" else "false")
             page.click("#find button")
             page.locator("#found tbody").get_by_text("kept" if version == "loan@3" else "broken").wait_for()
@@ -211,7 +211,7 @@ def test_future_models_are_trained_at_a_click(browser: Any, start: Start, tmp_pa
         page.click("#train")
         page.get_by_text("20 retrained models").wait_for()
         page.get_by_text("If the lender trains its model again").first.wait_for()
-        assert "in 100 retrained models" in text(page, ".certificate")
+        says(page, ".certificate", "in 100 retrained models")
         page.click("#train")
         page.get_by_text("Job job_").wait_for()
         page.get_by_text("Job job_").wait_for(state="detached")
@@ -266,7 +266,7 @@ def test_a_key_is_asked_for_once_and_kept_in_the_session_only(browser: Any, star
         page.click("#about-panel summary")
         page.click("#train")
         page.wait_for_selector("#futures-job .bad")
-        assert page.locator("#train").count() == 0, "this key cannot train future models"
+        expect(page.locator("#train"), "this key cannot train future models").to_have_count(0)
         page.click("#forget")
         page.wait_for_selector("#key[open]")
         page.click("#key-cancel")

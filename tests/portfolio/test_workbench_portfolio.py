@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.api.test_workbench import show
-from tests.browser import Open, chromium, workbench_of
+from tests.browser import Open, chromium, expect, workbench_of
 from tests.jobs.serving import Server
 from tests.servers import starting
 
@@ -34,8 +34,8 @@ def test_a_report_is_started_listed_opened_and_kept(desk: Open, tmp_path: Path) 
     page.click("#report")
     page.wait_for_selector("#report-job progress")
     page.wait_for_selector("#reports >> text=Done", timeout=120_000)
-    assert page.locator("#reports li").count() == 1
-    assert page.locator("#report-job progress").count() == 0
+    expect(page.locator("#reports li")).to_have_count(1)
+    page.wait_for_selector("#report-job progress", state="detached")
     with page.expect_popup() as opened:
         page.click("#reports >> text=Open")
     assert "Refused by loan@1: who can get a yes, and how" in opened.value.inner_text("h1")
@@ -53,7 +53,7 @@ def test_a_problem_is_shown(desk: Open) -> None:
     show(page, "Portfolio")
     page.click("#report")
     page.wait_for_selector("#report-job >> text=The job store cannot be reached.")
-    assert page.is_enabled("#report")
+    expect(page.locator("#report")).to_be_enabled()
 
 
 def _refused(route: Any) -> None:
