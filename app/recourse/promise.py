@@ -67,6 +67,8 @@ class PromisePhrases(InputPart):
     """``{change}`` is one of `change`."""
     holds_not: str = "If {change}, it may not hold: at worst, {yes} of {tried} such models accept this."
     """``{yes}`` of the ``{tried}`` models trained on records with the change that fewest withstand."""
+    holds_less: str = "If {change}, it may not hold."
+    """In place of `holds_partly` and `holds_not` where less is promised than these models accept."""
     far: Mapping[str, str] = field(
         default_factory=lambda: {
             "weaker": "applicants get as weak as the weaker half of yours",
@@ -200,15 +202,17 @@ def _how_far(stressed: Mapping[str, Any] | None, phrases: PromisePhrases, labels
     column, direction, limit = stressed["column"], stressed["direction"], stressed["holds_up_to"]
     label = labels.get(column, column.replace("_", " "))
     kind = SPECIAL.get((column, direction), {"down": "low", "up": "high"}[direction] if label else "unnamed")
-    tried = stressed["models"]
-    accepting = {"yes": round(stressed["lowest"] * tried), "tried": tried}
+    yes, tried = round(stressed["lowest"] * stressed["models"]), stressed["models"]
     strengths = [point["strength"] for point in stressed["curve"] if point["strength"] > 0.0]
     at = stressed.get("strength", strengths[-1])
     degree = "strong" if at >= strengths[-1] else "mild" if at <= strengths[0] else "medium"
-    words = accepting | {"column": label, "kinds": {**ENGLISH.kinds, **phrases.kinds}[degree]}
-    if limit is not None and limit >= stressed["curve"][-1]["strength"]:
+    words = {"yes": yes, "tried": tried, "column": label, "kinds": {**ENGLISH.kinds, **phrases.kinds}[degree]}
+    lowered, whole = abs(yes / tried - stressed["lowest"]) > SENT, limit is not None and limit >= strengths[-1]
+    if whole and lowered:
+        return ""
+    if whole:
         return _filled(phrases.holds, words | {"far": _filled({**ENGLISH.far, **phrases.far}[kind], words)})
-    sentence = phrases.holds_not if limit is None else phrases.holds_partly
+    sentence = phrases.holds_less if lowered else phrases.holds_not if limit is None else phrases.holds_partly
     return _filled(sentence, words | {"change": _filled({**ENGLISH.change, **phrases.change}[kind], words)})
 
 

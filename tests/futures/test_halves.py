@@ -13,7 +13,7 @@ from app.futures.spec import Choices
 from app.futures.store import Halves, load_futures, status
 from app.recourse.actions.action_set import action_set
 from app.recourse.counterfactual import Counterfactual
-from app.recourse.models.committee import Futures, Lowered
+from app.recourse.models.committee import Futures, Lowered, Stress
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.share_interval import share_interval
 from app.recourse.solve import METHODS, solve
@@ -152,3 +152,22 @@ def test_an_answer_promises_the_lowered_share_and_asks_for_more(tmp_path: Path) 
         ends = [norm.cdf(0.6 * norm.ppf(end)) if end > 0.5 else end for end in share_interval(count, 40, "fresh")]
         assert one.future.interval == pytest.approx(ends)
     assert np.mean([one.future.probability >= 0.8 for one in dear if one.future]) >= 0.9
+
+
+def test_shares_under_stress_are_lowered_as_well(tmp_path: Path) -> None:
+    model = registered(tmp_path, "linear", records=600)
+    rehearse(model, replace(CHOICES, stress=(Stress(column="@score", direction="down"),)))
+    loaded, plain = model.load(), futures_of(model)
+    lowered = replace(plain, lowered=Lowered(promised=1.5, kept=0.9))
+    assert plain.stressed is not None
+    for one in answers_of(loaded, lowered, 0.8, people=20):
+        assert one.future is not None
+        assert one.future.stressed is not None
+        stressed = one.future.stressed
+        yes = (plain.stressed.models.scores_raw(one.row_raw[None])[0] >= 0.0).tolist()
+        shares = [one.future.probability]
+        for strength in range(1, len(plain.stressed.strengths) + 1):
+            tried = strength * plain.stressed.each
+            shares.append(norm.cdf(0.8 * norm.ppf(min(sum(yes[:tried]), tried - 0.5) / tried) - 0.3))
+        assert [point.share for point in stressed.curve] == pytest.approx(np.minimum.accumulate(shares).tolist())
+        assert stressed.lowest == pytest.approx(min(shares[1:]))

@@ -28,7 +28,8 @@ def future(low: float = 0.8438, high: float = 0.99, **changes: Any) -> dict[str,
 def stressed(limit: float | None, column: str = "@score", direction: str = "down") -> dict[str, Any]:
     curve = [{"strength": s, "share": 0.9} for s in (0.0, 0.25, 0.5, 1.0)]
     return {
-        "holds_up_to": limit, "column": column, "direction": direction, "curve": curve, "lowest": 0.9167, "models": 12,
+        "holds_up_to": limit, "column": column, "direction": direction, "curve": curve, "lowest": 0.916667,
+        "models": 12,
     }  # fmt: skip
 
 
@@ -122,6 +123,22 @@ def test_a_lowered_promise_counts_no_models(language: str, low: float, probabili
     )
     assert "60" not in lowered
     assert language == "page" or "60" in counted
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("limit", [None, 0.5, 1.0])
+def test_a_lowered_share_under_stress_counts_no_models(language: str, limit: float | None) -> None:
+    counted, lowered = stressed(limit), stressed(limit)
+    lowered["lowest"] -= 0.123
+    with_counts, without = (
+        promise_text(future(stressed=one), LANGUAGES[language]).removeprefix(
+            promise_text(future(), LANGUAGES[language])
+        )
+        for one in (counted, lowered)
+    )
+    assert re.search(r"\d", with_counts)
+    assert not re.search(r"\d", without)
+    assert (without == "") == (limit == 1.0), "what is less certain is said"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

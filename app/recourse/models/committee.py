@@ -203,14 +203,20 @@ class Futures:
     lowered: Lowered | None = None
     """By how much promises are lowered, as all these models were trained on the same records; None for not at all."""
 
-    def promised(self, shares: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-        """What can be promised of records that such shares of the held-back models accept.
+    def promised(
+        self, shares: Float[np.ndarray, "*n"], models: Int[np.ndarray, "*n"] | None = None
+    ) -> Float[np.ndarray, "*n"]:
+        """What can be promised of records that such shares of models accept.
 
         Where promises are lowered and all accept, half a model counts as one that does not.
+
+        Parameters
+        ----------
+        models : how many models each share is of; the held-back ones by default
         """
         if self.lowered is None:
             return shares
-        return self.lowered.share(np.minimum(shares, 1.0 - 0.5 / self.held_back.count))
+        return self.lowered.share(np.minimum(shares, 1.0 - 0.5 / (self.held_back.count if models is None else models)))
 
     def share_for(self, promised: float) -> float:
         """The share of the held-back models that must accept a record, for so much to be promised."""
