@@ -55,7 +55,7 @@ GERMAN: dict[str, Words] = {
             "over 15,000 EUR": "über 15.000 EUR",
         },
         reason=ReasonWords(too_low="Zu geringe Ersparnisse"),
-        sentence=Sentence(increase="Ersparnisse aufbauen: {to} statt {from}"),
+        sentence=Sentence(increase="Ersparnisse aufbauen und bis zur Entscheidung behalten: {to} statt {from}"),
     ),
     "housing": Words(
         label="Wohnsituation",
@@ -106,7 +106,7 @@ SENTENCES: dict[str, Sentence] = {
     "amount": Sentence(decrease="Ask for a smaller loan: {to} instead of {from}"),
     "term": Sentence(any="Repay over {to} instead of {from}"),
     "employment": Sentence(increase="Stay in your current job: {to} instead of {from}"),
-    "savings": Sentence(increase="Build up savings: {to} instead of {from}"),
+    "savings": Sentence(increase="Build up savings and keep them until we decide: {to} instead of {from}"),
     "housing": Sentence(to={"rented": "Move into a rented home", "with family": "Move in with family"}),
     "guarantor": Sentence(to={"true": "Find a guarantor for the loan"}),
 }

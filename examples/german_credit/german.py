@@ -83,7 +83,7 @@ CODES: dict[str, dict[str, str]] = {
         "A11": "below 0 DM",
         "A12": "0 to 200 DM",
         "A13": "200 DM or more, or salary paid in for a year",
-        "A14": "no checking account",
+        "A14": "no everyday bank account",
     },
     "credit_history": {
         "A30": "no credits taken, or all paid back duly",
@@ -180,7 +180,7 @@ GERMAN_LEVELS: dict[str, tuple[str, ...]] = {
 """What each level is called in German, in the order of `CODES`."""
 
 ALL = (
-    _codes("status", "Checking account"),
+    _codes("status", "Everyday bank account"),
     _number(
         "duration",
         "Repayment term",
@@ -197,13 +197,13 @@ ALL = (
     _number("amount", "Credit amount", 250, 20000, "DM"),
     _codes("savings", "Savings"),
     _codes("employment_duration", "Time in current job"),
-    _classes("installment_rate", "Instalment as a share of the income"),
+    _classes("installment_rate", "Loan payments as a share of the income"),
     _codes("personal_status_sex", "Personal status and sex", Change.NONE, protected=True),
     _codes("other_debtors", "Other debtors or guarantors"),
     _classes("present_residence", "Time at the present residence"),
     _codes("property", "Property"),
     _number("age", "Age", 18, 100, "years", Change.INCREASE),
-    _codes("other_installment_plans", "Other instalment plans"),
+    _codes("other_installment_plans", "Other payment plans"),
     _codes("housing", "Housing"),
     _classes("number_credits", "Credits at this bank"),
     _codes("job", "Job"),
@@ -229,7 +229,7 @@ ADVISED = {
     "status": ("A12", "A13"), "savings": ("A62", "A63", "A64"), "other_debtors": ("A102", "A103"),
     "other_installment_plans": ("A143",), "telephone": ("A192",),
 }  # fmt: skip
-"""Categories that a lender would advise; the data call "no checking account" and "none" the best."""
+"""Categories that a lender would advise; the data call "no account" and "none" the best."""
 
 
 TERMS = {"amount": 200, "duration": 3}
@@ -241,19 +241,20 @@ TAKES = {"status": 1, "savings": 3, "other_installment_plans": 3}
 
 SENTENCES: dict[str, tuple[Sentence, Sentence]] = {
     "status": (
-        Sentence(to={"A12": "Have 0 DM or more in your checking account, from when you tell us until we decide",
-                     "A13": "Have 200 DM or more in your checking account, from when you tell us until we decide"}),
-        Sentence(to={"A12": "0 DM oder mehr auf dem Girokonto haben, von Ihrer Meldung bis zur Entscheidung",
-                     "A13": "200 DM oder mehr auf dem Girokonto haben, von Ihrer Meldung bis zur Entscheidung"}),
+        Sentence(to={"A12": "Have 0 DM or more in your everyday bank account until we decide",
+                     "A13": "Have 200 DM or more in your everyday bank account until we decide"}),
+        Sentence(to={"A12": "0 DM oder mehr bis zur Entscheidung auf dem Girokonto haben",
+                     "A13": "200 DM oder mehr bis zur Entscheidung auf dem Girokonto haben"}),
     ),
     "duration": (Sentence(any="Repay over {to} instead of {from}"),
                  Sentence(any="Über {to} statt über {from} zurückzahlen")),
     "amount": (Sentence(decrease="Ask for a smaller loan: {to} instead of {from}"),
                Sentence(decrease="Einen kleineren Kredit beantragen: {to} statt {from}")),
-    "savings": (Sentence(any="Have savings of {to}"), Sentence(any="Ersparnisse von {to} haben")),
+    "savings": (Sentence(any="Have savings of {to}, and keep them until we decide"),
+                Sentence(any="Ersparnisse von {to} haben und bis zur Entscheidung behalten")),
     "other_debtors": (Sentence(to={"A102": "Find a co-applicant", "A103": "Find a guarantor"}),
                       Sentence(to={"A102": "Gemeinsam mit jemandem beantragen", "A103": "Jemanden finden, der bürgt"})),
-    "other_installment_plans": (Sentence(to={"A143": "Pay off your other instalment plans"}),
+    "other_installment_plans": (Sentence(to={"A143": "Pay off your other payment plans"}),
                                 Sentence(to={"A143": "Andere Ratenkredite abbezahlen"})),
     "telephone": (Sentence(to={"A192": "Have a telephone in your own name"}),
                   Sentence(to={"A192": "Einen Telefonanschluss auf den eigenen Namen haben"})),
