@@ -31,11 +31,6 @@ def _months_after(start: date, months: float) -> date:
     return date(year, month + 1, min(start.day, monthrange(year, month + 1)[1]))
 
 
-def later(moment: Timestamp, months: float) -> Timestamp:
-    """So many months later, as the search counts them."""
-    return timestamp(datetime.fromisoformat(moment) + timedelta(days=months * DAYS_PER_MONTH))
-
-
 def validity(answer: Json) -> tuple[float, Timestamp]:
     """Months that a letter is valid, and until when: no longer than the backtest of each way holds what it promises."""
     months, until = Frame.from_json(answer).valid_months, answer["expires_at"]
@@ -43,20 +38,22 @@ def validity(answer: Json) -> tuple[float, Timestamp]:
         before = (one["validity"].get("future") or {}).get("kept_before")  # answers of earlier releases have none
         if before and before["holds_months"] is not None and before["holds_months"] < months:
             months = before["holds_months"]
-            until = later(answer["created_at"], months)
+            until = timestamp(datetime.fromisoformat(answer["created_at"]) + timedelta(days=months * DAYS_PER_MONTH))
     return months, until
 
 
-def time_text(answer: Json, months: float, valid_months: float, language: Language) -> str:
-    """About how long a way takes, in days where whole weeks or months would end after the letter that it ends within.
+def span(answer: Json, months: float, valid_months: float, language: Language) -> tuple[str, str]:
+    """About how long a way takes, and the day on which so many weeks or months of the calendar end.
 
-    Months of the calendar are longer than those that the search counts in.
+    It is said in days where that day would be after the letter within which the way ends: months of the calendar are
+    longer than those that the search counts in.
     """
     start, days = datetime.fromisoformat(answer["created_at"]).date(), math.ceil(months * DAYS_PER_MONTH - 1e-6)
-    rounded = 7 * math.ceil(days / 7) if in_weeks(months) else (_months_after(start, months) - start).days
-    if months <= valid_months and rounded > valid_months * DAYS_PER_MONTH:
-        return days_text(days, language.phrases)
-    return about_text(months, language.phrases)
+    end = start + timedelta(weeks=math.ceil(days / 7)) if in_weeks(months) else _months_after(start, months)
+    text = about_text(months, language.phrases)
+    if months <= valid_months and (end - start).days > valid_months * DAYS_PER_MONTH:
+        end, text = start + timedelta(days=days), days_text(days, language.phrases)
+    return text, end.isoformat()
 
 
 def moves(feature: Feature, months: float) -> bool:

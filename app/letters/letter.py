@@ -1,7 +1,7 @@
 """What a letter to an applicant says: `notice_of` makes it from a recorded answer, in words that people read."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from itertools import takewhile
 
@@ -145,17 +145,12 @@ def notice_of(
     )
 
 
-def _exact(feature: Feature) -> Feature:
-    """The feature for a fact that is stated as it was reported, whatever `decimals` advice has."""
-    return replace(feature, decimals=None)
-
-
 def _lines(
     names: Iterable[str], record: Mapping[str, RawValue], features: Mapping[str, Feature], language: Language
 ) -> Iterator[str]:
     """What a record says of some features, a line each."""
     for name in names:
-        feature = _exact(features[name])
+        feature = features[name]
         said = language.phrases.missing if record[name] is None else language.phrases.level
         text = value_text(feature, feature.parse(record[name]), language.phrases)
         yield fill(said, {"name": title_text(feature), "Name": title_text(feature), "to": text})
@@ -323,6 +318,7 @@ def _way(
     # Answers of earlier releases lack some of these.
     current = one["validity"]["current"]
     months, points = one.get("takes_months", 0.0), current.get("points")
+    time, until = dates.span(facts.answer, months, valid_months, language)
     accepted = {c["feature"]: _accepted(c["accepted"]) for c in one["changes"] if c.get("accepted")}
     known, aged = not _states(facts, one), _ages(facts, one)
     return NoticeWay(
@@ -337,10 +333,7 @@ def _way(
         time=None if months <= 0.0
         else fill(
             language.takes_to if aged else language.takes,
-            {
-                "time": dates.time_text(facts.answer, months, valid_months, language),
-                "date": language.date_text(dates.later(facts.answer["created_at"], months)),
-            },
+            {"time": time, "date": language.date_text(until)},
         ),
         late=months > valid_months,
         tight=TIGHT * valid_months < months <= valid_months,

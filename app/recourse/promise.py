@@ -35,8 +35,6 @@ class PromisePhrases(InputPart):
     """The same where fewer than half of those that were tried accept."""
     lowered: str = stay
     """In place of `stay` where less is promised than the share that was counted."""
-    lowered_few: str = few
-    """In place of `few` and `minority` there."""
     at_most: str = "Even if applicants stay as they are, most {models} refuse this: at most {n} in 100 accept it."
     """Where most models refuse."""
     unknown: str = "Even if applicants stay as they are, how many {models} accept this is not known."
@@ -185,7 +183,7 @@ def _first(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
     if most < HALF:
         return _filled(phrases.at_most, words | {"n": most})
     if abs(yes / tried - future["probability"]) > SENT:
-        return _filled(phrases.lowered if least >= HALF else phrases.lowered_few if least else phrases.unknown, words)
+        return _filled(phrases.lowered if least >= HALF else phrases.few if least else phrases.unknown, words)
     if least < HALF and future["probability"] < HALF / 100:
         return _filled(phrases.minority, words)
     if least == 0:

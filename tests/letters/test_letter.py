@@ -136,8 +136,10 @@ def test_a_refusal_in_english() -> None:
         "The most important of these comes first. The codes in brackets are for our own use. -",
         "begin at once, and ask us if it takes longer",
         "The model itself has assessed your application as it would then be and accepts it. It does so up to and",
-        "that we still use this model, that by then you have done all of this and that nothing else in your app",
-        "When you have done all of this, tell us by 31 May 2026 and send proof of it. For this, and if you",
+        "that we still use this model, that by then you have done all of this, that this stays so until we decide and "
+        "that nothing else in your application changes, not even your age. With figures other than those",
+        "Tell us as soon as you have done all of this, by 31 May 2026 at the latest, and send proof of it. Only then "
+        "do we decide, about your application as it then is and with the model that we then use. For this, and if you",
     ):
         assert part in letter
 
@@ -170,8 +172,10 @@ def test_a_refusal_in_german() -> None:
         "ändert, nimmt ihn das heutige Modell damit an, auch wo Gründe von oben bestehen bleiben (angenommene Dauer: "
         "etwa 90 Tage): 1.",
         "das Wichtigste zuerst (die Kürzel in eckigen Klammern sind für uns):",
-        "2026, wenn wir dieses Modell weiter verwenden, Sie bis dahin alles umgesetzt haben und sich sonst nichts an",
-        "Wenn Sie alles umgesetzt haben, teilen Sie uns das bis zum 31. Mai 2026 mit und weisen Sie es nach.",
+        "2026, wenn wir dieses Modell weiter verwenden, Sie bis dahin alles umgesetzt haben, das bis zu unserer "
+        "Entscheidung so bleibt und sich sonst nichts an Ihrem Antrag ändert, auch nicht Ihr Alter.",
+        "Sobald Sie alles umgesetzt haben, spätestens am 31. Mai 2026, teilen Sie uns das mit und weisen Sie es nach. "
+        "Erst dann entscheiden wir: über Ihren Antrag, wie er dann ist, mit dem Modell, das wir dann verwenden.",
         "1. Kreditbetrag senken: 15.700 EUR statt 20.800 EUR. 2. Jemanden finden, der bürgt.",
         "mindestens 94",
         "Das gilt bis einschließlich 31. Mai 2026, wenn",
@@ -254,7 +258,9 @@ def test_what_time_does_is_no_step() -> None:
     one["changes"] = [*one["changes"][:1], change("late", 0, by_time=True)]
     letter = " ".join(written(reasons=None, counterfactuals=[one]).split())
     assert "2. Late" not in letter
-    assert "counted the time until then (such as late payments then: 0); at another time, the answer" in letter
+    assert (
+        "counted the time until then and assume of that day: late payments: 0. On another day, or if this is" in letter
+    )
 
 
 def spelt(text: str) -> str:
@@ -307,9 +313,12 @@ def test_a_way_that_takes_longer_than_the_answer_is_valid_is_no_promise(language
     assert both.count(anew) == 1
     assert both.index(anew) < both.index("Way 2" if language == "en" else "Weg 2")
     assert accepts in both
-    ends = {"en": "When you have done all the steps of way 2, tell", "de": "Wenn Sie alle Schritte von Weg 2 umgesetzt"}
+    ends = {
+        "en": "Tell us as soon as you have done all the steps of way 2, by",
+        "de": "Sobald Sie alle Schritte von Weg 2 umg",
+    }
     assert ends[language] in both
-    assert not any(said in letter(late) for said in ("When you have done", "Wenn Sie alles umgesetzt haben, teilen"))
+    assert not any(said in letter(late) for said in ("Tell us as soon as", "Sobald Sie alles umgesetzt"))
 
 
 @pytest.mark.parametrize(
@@ -685,7 +694,7 @@ def test_a_category_is_not_compared_with_the_most_common_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "said"), [("en", "all the steps of way 1 and that"), ("de", "alle Schritte von Weg 1 umg")]
+    ("language", "said"), [("en", "all the steps of way 1, that this stays so"), ("de", "alle Schritte von Weg 1 umg")]
 )
 def test_only_a_way_that_ends_in_time_is_promised(language: str, said: str) -> None:
     late = way(2, amount=9000, months=8.0)
@@ -807,17 +816,17 @@ def test_a_value_is_not_compared_with_one_that_reads_alike() -> None:
 @pytest.mark.parametrize(
     ("language", "lines"),
     [
-        ("en", "If nothing else in your application changes and we go on using today's model, it accepts these "
-               "terms up to and including 31 May 2026, without the changes below. A new version of our model may "
-               "refuse them. Tell us by 31 May 2026 if you want these terms: we then decide anew, and if we say "
-               "yes, you will see the instalment before you sign. - Loan amount: 9,000 EUR (in your application: "
-               "20,800 EUR) - Guarantor: no (as in your application) What you can change"),
-        ("de", "Wenn sich sonst nichts an Ihrem Antrag ändert und wir das heutige Modell weiter verwenden, nimmt "
-               "es ihn bis einschließlich 31. Mai 2026 zu diesen Bedingungen an, ohne die Änderungen unten. Eine "
-               "neue Fassung unseres Modells könnte sie ablehnen. Teilen Sie uns bis zum 31. Mai 2026 mit, ob Sie "
-               "diese Bedingungen möchten: Wir entscheiden dann neu, und wenn wir Ja sagen, erfahren Sie Ihre "
-               "Rate, bevor Sie unterschreiben. - Kreditbetrag: 9.000 EUR (in Ihrem Antrag: 20.800 EUR) - "
-               "Bürgschaft: nein (wie beantragt) Was Sie"),
+        ("en", "If nothing else in your application changes, not even your age, and we go on using today's model, it "
+               "accepts these terms up to and including 31 May 2026, without the changes below. A new version of our "
+               "model may refuse them. Tell us by 31 May 2026 if you want these terms: only then do we decide, with "
+               "the model that we then use; if we say yes, you will see the instalment before you sign. - Loan amount: "
+               "9,000 EUR (in your application: 20,800 EUR) - Guarantor: no (as in your application) What you can"),
+        ("de", "Wenn sich sonst nichts an Ihrem Antrag ändert, auch nicht Ihr Alter, und wir das heutige Modell "
+               "weiter verwenden, nimmt es ihn bis einschließlich 31. Mai 2026 zu diesen Bedingungen an, ohne die "
+               "Änderungen unten. Eine neue Fassung unseres Modells könnte sie ablehnen. Teilen Sie uns bis zum "
+               "31. Mai 2026 mit, ob Sie diese Bedingungen möchten: Erst dann entscheiden wir, mit dem Modell, das wir "
+               "dann verwenden; sagen wir Ja, erfahren Sie Ihre Rate, bevor Sie unterschreiben. - Kreditbetrag: "
+               "9.000 EUR (in Ihrem Antrag: 20.800 EUR) - Bürgschaft: nein (wie beantragt) Was Sie"),
     ],
 )  # fmt: skip
 def test_other_terms_are_stated_with_their_condition_where_the_lender_wants_that(language: str, lines: str) -> None:
@@ -915,11 +924,10 @@ def test_what_is_promised_alike_of_several_ways_is_said_once(language: str, said
 @pytest.mark.parametrize(
     ("language", "cannot_tell", "sure"),
     [
-        ("en", ("we cannot promise that a new version of our model would then accept your application: 36 of 60 new "
-                "versions of our model that we tried accept it, which says too little of others and is not your chance",
+        ("en", ("we cannot promise that a new version of our model would then accept your application.",
                 "36 of 60 new versions of our model that we tried would then refuse your"),
          "like the 60 that we tried; it is not"),
-        ("de", ("können wir nicht zusagen, dass eine neue Fassung unseres Modells Ihren Antrag dann annimmt: 36 von 60",
+        ("de", ("können wir nicht zusagen, dass eine neue Fassung unseres Modells Ihren Antrag dann annimmt.",
                 "lehnen 36 von 60 neuen Fassungen"), "wie die 60 entstehen, die wir ausprobiert haben; wie"),
     ],
 )  # fmt: skip
@@ -931,10 +939,62 @@ def test_an_interval_around_half_tells_nothing(language: str, cannot_tell: tuple
         letter = " ".join(written(language, counterfactuals=[one]).split())
         assert [said in letter for said in cannot_tell] == [not tells and share >= 0.5, not tells and share < 0.5]
         assert letter.count(sure) == tells
+        assert ("36 of 60" in letter or "36 von 60" in letter) is (share == 0.4), "it would read as a chance of a yes"
         assert (" in 100" in letter or " von 100 n" in letter) is tells
         refused = "most new versions of our model would then refuse" in letter or "lehnen die meisten neuen" in letter
         assert refused is (interval[1] < 0.5)
     assert sure not in " ".join(written(language, counterfactuals=[way(amount=15700)]).split()), "promises nothing"
+
+
+@pytest.mark.parametrize(
+    ("months", "day"), [(12.0, "2 March 2027"), (6.0, "2 September 2026"), (0.5, "23 March 2026"), (3.0, "31 May 2026")]
+)
+def test_the_day_that_is_named_is_that_on_which_the_time_named_ends(months: float, day: str) -> None:
+    """Twelve months after 2 March, it is 2 March again, though the search counts 360 days."""
+    assert f", to {day})" in " ".join(written(counterfactuals=[way(amount=15700, age=31, months=months)]).split())
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "Tell us as soon as"), ("de", "teilen Sie uns das mit")])
+def test_a_letter_says_once_when_to_come_back(language: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    enough = way(amount=15700, guarantor=True)
+    enough["steps"] = [{"feature": "guarantor", "favourable": True}, {"feature": "amount", "favourable": True}]
+    job = Feature(name="late", type=FeatureType.INTEGER, label="Months", moves_with_time=MovesWithTime(per_year=12))
+    for features in (FEATURES, (FEATURES[0], job, *FEATURES[2:])):
+        monkeypatch.setitem(notice.__globals__, "FEATURES", features)
+        letter = " ".join(written(language, counterfactuals=[enough]).split())
+        assert letter.count(said) == 1
+        for other in ("tell us then", "Melden Sie sich", "at the time assumed", "angenommene Zeit"):
+            assert other not in letter, "nor is a time assumed where none is named"
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [("en", "as on way 1: the two differ in their margin only"), ("de", "wie auf Weg 1: Die beiden")],
+)
+def test_ways_that_begin_with_the_same_step_that_is_enough_say_so(language: str, said: str) -> None:
+    for second, same in (("guarantor", True), ("late", False)):
+        ways = [way(1, amount=15700, guarantor=True), way(2, **{second: True if same else 0}, housing="owned")]
+        for one, first in zip(ways, ("guarantor", second), strict=True):
+            other = next(change["feature"] for change in one["changes"] if change["feature"] != first)
+            one["steps"] = [{"feature": first, "favourable": True}, {"feature": other, "favourable": True}]
+        ways[1]["changes"][1]["from"] = "rented"
+        rented = {**APPLICANT, "housing": "rented"}
+        facts = Facts(answer=answered(counterfactuals=ways), applicant=rented, reasons=REASONS, question={},
+                      features=FEATURES, title="", titles={}, reported=(), threshold=0.8)  # fmt: skip
+        templates = shipped("general")
+        letter = templates.text(notice_of(facts, templates.languages[language], "general", LENDER))
+        assert (said in " ".join(letter.split())) is same
+
+
+def test_what_a_database_reported_reads_as_the_same_value_elsewhere() -> None:
+    """Not 72.7% there, and 73% in a step."""
+    share = replace(FEATURES[0], type=FeatureType.CONTINUOUS, unit="%", decimals=0)
+    facts = replace(facts_about([reason("amount", 51.0) | {"value": 72.7}], (share, *FEATURES[1:])),
+                    applicant={**APPLICANT, "amount": 72.7}, reported=("amount",))  # fmt: skip
+    templates = shipped("eu")
+    letter = templates.text(notice_of(facts, templates.languages["en"], "eu", LENDER))
+    assert letter.count("73%") == 2
+    assert "72.7" not in letter
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
@@ -1039,14 +1099,12 @@ def test_a_letter_says_which_application_it_is_about(
 @pytest.mark.parametrize(
     ("language", "said"),
     [
-        ("en", "in whole or in part on information from this database: Bureau, 0800 1. It reported the "
-               "following about you: Loan amount: 20,800 EUR · "
-               "Guarantor: no. It had no information on: Late payments · Housing; that, too, went into the "
-               "assessment."),
+        ("en", "in whole or in part on information from this database: Bureau, 0800 1. It reported the following "
+               "about you (figures rounded): Loan amount: 20,800 EUR · Guarantor: no. It had no information on: Late "
+               "payments · Housing; that, too, went into the assessment."),
         ("de", "ganz oder teilweise auf Angaben aus dieser Datenbank: Bureau, 0800 1. Sie hat über Sie Folgendes "
-               "gemeldet: Kreditbetrag: "
-               "20.800 EUR · Bürgschaft: nein. Keine Angaben hatte sie zu: Verspätungen · Wohnen; auch das hat die "
-               "Bewertung beeinflusst."),
+               "gemeldet (Zahlen gerundet): Kreditbetrag: 20.800 EUR · Bürgschaft: nein. Keine Angaben hatte sie zu: "
+               "Verspätungen · Wohnen; auch das hat die Bewertung beeinflusst."),
     ],
 )  # fmt: skip
 def test_a_letter_of_the_union_says_what_a_database_reported(language: str, said: str) -> None:

@@ -223,7 +223,9 @@ def test_a_letter_of_the_union_needs_what_the_database_reported(
     monkeypatch.setattr(notices._models, "find", lambda *_args, **_options: model)
     answer = client.get(f"{address}?format=text")
     assert (answer.status_code == 200) is complete, answer.text
-    assert ("It reported the following about you: " in " ".join(answer.text.split())) is isinstance(listed, list)
+    assert ("It reported the following about you (figures rounded): " in " ".join(answer.text.split())) is isinstance(
+        listed, list
+    )
     if not complete:
         assert "consumer_report in model.yaml" in problem(answer, 409, "notice-incomplete")["detail"]
         draft = client.get(f"{address}?format=text&draft=true").text
