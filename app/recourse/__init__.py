@@ -1,4 +1,4 @@
-"""The numerics of algorithmic recourse as a library: numpy, scipy and clarabel; no web, no database, no torch.
+"""The numerics of algorithmic recourse as a library: numpy, scipy, highspy and clarabel; no web, no database, no torch.
 
 Everything a user needs can be imported from here:
 

@@ -1,19 +1,17 @@
 """Searches of one person's action set for legal records.
 
 `cheapest` and `trade_off` look for the optimum on a linear model of the decision. Each first leaves out what ties
-features: rules, shared time, levels that are not proposed. Where that optimum is not legal, a second search knows some
-of these ties, and HiGHS all of them.
+features: rules, shared time, levels that are not proposed. Where that optimum is not legal, HiGHS searches, which knows
+all of these ties.
 
-============  ==========================================  ======================================
+============  ==========================================  ==============================================
 ..            `cheapest`: least cost at a margin          `trade_off`: least loss and cost
-============  ==========================================  ======================================
+============  ==========================================  ==============================================
 asked by      `robust_mpm`, `probe`, `robust_projection`  `wachter`, `roar`,
               plans, fallback records, verdicts           `learning_augmented`
 without ties  `knapsack`, `knapsack_amounts`              `branching`, `simplicial`, `responses`
-some ties     `tied_knapsack`, `tied_items`,              `tied_branching`, for linear rules
-              `tied_moves`                                alone
-all ties      `rule_branching`                            `rule_branching`, with tangents
-============  ==========================================  ======================================
+with ties     `rule_branching`                            `rule_branching`, with tangents of the losses
+============  ==========================================  ==============================================
 
 `rule_branching.solve_program` alone asks HiGHS, about the constraints of `mixed_integer`. Rules that are no linear
 constraints divide the action set into `rule_parts`, in which `enclosures` bound them by linear ones. `cheapest` asks

@@ -8,9 +8,8 @@ weight matters. What remains is a covering knapsack with one constraint:
 * lattices, least changes, categories and a cap on the number of changes: branch and bound
   (`app.recourse.search.knapsack`);
 * rules between features, time that changes share and ordinals with levels that are not proposed do not fit that. The
-  search leaves them out first: its optimum is the optimum wherever they allow it. Where they do not, a knapsack with
-  tied items (`app.recourse.search.tied_knapsack`) knows all of them but rules with conditions, products and quotients;
-  what it does not settle is left to the general mixed-integer solver.
+  search leaves them out first: its optimum is the optimum wherever they allow it. Where they do not, the general
+  mixed-integer solver knows all of them.
 
 Papers that move single one-hot columns (paper 1's projection) get half categories; here a group is one item.
 """
@@ -29,13 +28,13 @@ from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.relaxed import relaxed, without_inclusion
 from app.recourse.models.linear import LinearModel
 from app.recourse.search.knapsack import QUICK, THOROUGH, Knapsack
-from app.recourse.search.knapsack_amounts import SLACK, Item
+from app.recourse.search.knapsack_amounts import GAP, SLACK, Item
 from app.recourse.search.mixed_integer import FAR, ActionProgram
 from app.recourse.search.rule_branching import solve_program
-from app.recourse.search.tied_items import NotCovered
-from app.recourse.search.tied_knapsack import THOROUGH as TIED
-from app.recourse.search.tied_moves import TiedMoves
 from app.recourse.verdict import Relaxation
+
+QUICK_GAP = 1e-2
+"""Relative: savings that are not searched for where good moves suffice."""
 
 SearchKind: TypeAlias = Literal["auto", "projection", "actionable"]
 
@@ -176,7 +175,7 @@ class Search:
             return rows
         # As long as no row is known, a failure of the solver is the answer.
         try:
-            solved = self._tied(needs[illegal], exact[illegal])
+            solved = self._rows_by_program(needs[illegal], exact[illegal])
         except SolverFailed:
             if not illegal[0]:
                 raise
@@ -200,7 +199,7 @@ class Search:
             moves, proven = self.knapsack.cover(need, THOROUGH if thorough else QUICK, deadline=self.deadline)
             if not proven and (thorough or moves is None):
                 # Too many branches, or out of time: the general solver cuts better, and raises at the deadline.
-                solved = self._rows_by_program(needs[i : i + 1])
+                solved = self._rows_by_program(needs[i : i + 1], exact[i : i + 1])
                 if not len(solved):
                     break
                 programmed[i] = solved[0]
@@ -234,48 +233,21 @@ class Search:
 
     # --- what ties several features ----------------------------------------------------------------------------------
 
-    def _tied(self, needs: Float[np.ndarray, "k"], exact: Bool[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
-        """The cheapest rows under linear rules, a cap and shared time; by the general solver where this fails."""
-        A = self.action_set
-        try:
-            moves = TiedMoves(A, self.model.w, reach=self._far(needs))
-        except NotCovered:
-            return self._rows_by_program(needs)
-        rows: list[np.ndarray] = []
-        for i, (need, thorough) in enumerate(zip(needs.tolist(), exact.tolist(), strict=True)):
-            amounts, proven = moves.knapsack.cover(need, TIED if thorough else QUICK, deadline=self.deadline)
-            if amounts is None and proven:
-                break
-            row_raw = None if amounts is None or (thorough and not proven) else moves.row(amounts)
-            # What is left out, such as rules with conditions, may forbid the row.
-            if row_raw is None or not A.contains(A.clock.settled(row_raw[None]))[0]:
-                try:
-                    solved = self._rows_by_program(needs[i : i + 1])
-                except SolverFailed:
-                    if not rows:
-                        raise
-                    break
-                if not len(solved):
-                    break
-                row_raw = solved[0]
-            rows.append(row_raw)
-        return np.array(rows).reshape(-1, A.space.p)
-
     def _far(self, needs: Float[np.ndarray, "k"]) -> float:
         """How far a number without limit may go; too large a limit becomes a coefficient below tolerances."""
         far = FAR + 4.0 * float(np.abs(needs).max(initial=0.0)) / max(float(np.abs(self.model.w).max()), 1e-6)
         return far * float(self.action_set.weights.max())
 
-    def _rows_by_program(self, needs: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
+    def _rows_by_program(self, needs: Float[np.ndarray, "k"], exact: Bool[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
         """The same search as a mixed-integer program, which also knows what ties several features."""
         A, w = self.action_set, self.model.w
         program = ActionProgram(A, reach=self._far(needs))
         gain = (w @ program.effect)[None]
         rows: list[np.ndarray] = []
-        for need in needs:
-            lower = np.array([need - SLACK * abs(need)])
+        for need, thorough in zip(needs, exact, strict=True):
+            lower, gap = np.array([need - SLACK * abs(need)]), GAP if thorough else QUICK_GAP
             try:
-                solved = solve_program(program, program.cost, gain, lower, deadline=self.deadline)
+                solved = solve_program(program, program.cost, gain, lower, deadline=self.deadline, gap=gap)
             except SolverFailed:
                 if not rows:
                     raise

@@ -7,6 +7,7 @@ level that may be proposed; so can an ordinal with levels in between that may no
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -65,12 +66,17 @@ class ActionProgram:
         self.feature, self.level = np.array(feature, dtype=np.intp), np.array(level, dtype=np.intp)
         self.sign, self.first = np.array(sign), np.array(first)
         self.per = np.array(per)
-        self.integer = np.concatenate([np.ones(len(feature), dtype=bool), np.array(step) > 0.0])
+        steps, n = np.array(step), len(feature)
+        self.integer = np.concatenate([np.ones(n, dtype=bool), steps > 0.0])
+        # Where nothing asks whether a number moves, one variable says how far: its moves are all multiples of the step.
+        plain = (self.sign != 0.0) & (self.first == steps) & ~np.isin(self.feature, list(A.restricted))
+        plain &= A.max_changes is None and not A.clock.is_shared
+        free = ~np.isin(self.feature, self.feature[~plain])
+        self.first[free] = 0.0
         beyond = (np.array(limit) - self.first) / self.per
-        beyond = np.where(np.array(step) > 0.0, np.floor(beyond + 1e-6), beyond)
-        n = len(feature)
+        beyond = np.where(steps > 0.0, np.floor(beyond + 1e-6), beyond)
         self.size = 2 * n
-        self.limit = np.concatenate([np.ones(n), np.maximum(beyond, 0.0)])
+        self.limit = np.concatenate([~free, np.maximum(beyond, 0.0)])
         self.effect = np.zeros((space.d, 2 * n))
         """What each variable adds to the encoded point."""
         self.cost = np.zeros(2 * n)
@@ -94,9 +100,9 @@ class ActionProgram:
             upper.append(high)
 
         eye = np.eye(n)
-        for i in range(n):  # no distance without a move
+        for i in np.flatnonzero(~free).tolist():  # no distance without a move
             constrain(-self.limit[n + i] * eye[i], eye[i], -math.inf, 0.0)
-        for j in np.unique(self.feature):  # one direction or level at a time
+        for j in np.unique(self.feature[~free]):  # one direction or level at a time
             constrain((self.feature == j).astype(float), np.zeros(n), 0.0, 1.0)
         if A.max_changes is not None:
             further = ~np.isin(self.feature, list(A.begun))
@@ -125,7 +131,7 @@ class ActionProgram:
         lower: Float[np.ndarray, "m"],
         *,
         limit: Float[np.ndarray, "n"],
-        deadline: float,
+        **search: Any,
     ) -> Solved | None:
         """``argmin cost.z`` over the action set, subject to ``rows z >= lower``; None if no ``z`` satisfies this.
 
@@ -135,6 +141,7 @@ class ActionProgram:
         Parameters
         ----------
         limit : largest value of each variable of the program, in place of the program's own limits
+        search : `deadline`, `gap` and `cuts` of `mixed_integer_program`
 
         Raises
         ------
@@ -150,8 +157,8 @@ class ActionProgram:
             np.concatenate([self.upper, np.full(len(lower), np.inf)]),
             limit=np.concatenate([limit, np.full(more, np.inf)]),
             integer=np.concatenate([self.integer, np.zeros(more, dtype=bool)]),
-            deadline=deadline,
             nodes=self.nodes,
+            **search,
         )
         return None if z is None else Solved(self.row(z), z, float(cost @ z))
 

@@ -11,6 +11,7 @@ import math
 import time
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -18,6 +19,7 @@ from jaxtyping import Float
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.rules import AnyOf, Comparison, Condition
 from app.recourse.features import MISSING
+from app.recourse.numerics.solvers import Cuts, no_cuts
 from app.recourse.search.enclosures import Variable
 from app.recourse.search.mixed_integer import ActionProgram, Solved
 from app.recourse.search.rule_parts import Cut, Empty, Part, Parts
@@ -46,10 +48,16 @@ def solve_program(
     lower: Float[np.ndarray, "m"],
     *,
     deadline: float = math.inf,
+    gap: float = GAP,
+    cuts: Cuts = no_cuts,
 ) -> Solved | None:
     """``argmin cost.z`` over the action set, with all rules kept and ``rows z >= lower``; None if infeasible.
 
     The first entries of ``z`` are the variables of the program. Any further entries are numbers >= 0.
+
+    Parameters
+    ----------
+    gap, cuts : as of `mixed_integer_program`
 
     Raises
     ------
@@ -57,8 +65,8 @@ def solve_program(
     SolverFailed : the solver ended without an answer, or the rules have too many combinations
     """
     if program.logic:
-        return RuleBranching(program).solve(cost, rows, lower, deadline)
-    return program.relaxed(cost, rows, lower, limit=program.limit, deadline=deadline)
+        return RuleBranching(program).solve(cost, rows, lower, deadline, gap, cuts)
+    return program.relaxed(cost, rows, lower, limit=program.limit, deadline=deadline, gap=gap, cuts=cuts)
 
 
 class RuleBranching:
@@ -91,6 +99,8 @@ class RuleBranching:
         rows: Float[np.ndarray, "m k"],
         lower: Float[np.ndarray, "m"],
         deadline: float,
+        gap: float = GAP,
+        cuts: Cuts = no_cuts,
     ) -> Solved | None:
         """``argmin cost.z`` over the action set with all rules kept and ``rows z >= lower``; None if infeasible.
 
@@ -105,15 +115,15 @@ class RuleBranching:
         newest = count(0, -1)
         waiting: list[tuple[float, int, Part]] = [(-math.inf, next(newest), self.parts.whole)]
         for _ in range(PARTS):
-            gap = CURVED_GAP if self._curved else GAP
-            if not waiting or (best is not None and waiting[0][0] >= best.value - gap * (1.0 + abs(best.value))):
+            enough = max(gap, CURVED_GAP) if self._curved else gap
+            if not waiting or (best is not None and waiting[0][0] >= best.value - enough * (1.0 + abs(best.value))):
                 break
             bound, _, part = heapq.heappop(waiting)
             try:
                 if bound > -math.inf and time.monotonic() >= deadline:
                     raise DeadlineExceeded("The search for a record that keeps the rules found none in time.")
                 part = self.parts.tightened(part)
-                found = self._solved(part, cost, rows, lower, deadline)
+                found = self._solved(part, cost, rows, lower, deadline=deadline, gap=gap, cuts=cuts)
             except Empty:
                 continue
             except SolverFailed:
@@ -146,7 +156,7 @@ class RuleBranching:
         cost: Float[np.ndarray, "k"],
         rows: Float[np.ndarray, "m k"],
         lower: Float[np.ndarray, "m"],
-        deadline: float,
+        **search: Any,
     ) -> Solved | None:
         """The best row of a part, comparisons replaced by their cuts."""
         program, size = self.program, self.program.size
@@ -169,7 +179,7 @@ class RuleBranching:
         own[:, :size] = np.array([row for row, _ in more]).reshape(len(more), size)
         found = program.relaxed(
             cost, np.concatenate([rows, own]), np.concatenate([lower, np.array([low for _, low in more])]),
-            limit=limit, deadline=deadline,
+            limit=limit, **search,
         )  # fmt: skip
         if found is None:
             return None

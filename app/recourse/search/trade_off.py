@@ -7,36 +7,30 @@ each best response (`app.recourse.search.responses`) is one look at every featur
 (`app.recourse.search.branching`) settle the rest: a number below or above, a category taken or not, a feature that
 changes or does not.
 
-What ties features, such as rules, is left out first. Where it forbids the optimum that is found so and is nothing but
-linear rules, they get prices (`app.recourse.search.tied_branching`). What remains is left to the general mixed-integer
-solver, which is given tangents of the losses until they fit.
+What ties features, such as rules, is left out first. Where it forbids the optimum that is found so, the general
+mixed-integer solver is given tangents of the losses until they fit.
 """
 
 import math
-from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
 
-from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
+from app.recourse.numerics.solvers import Row
 from app.recourse.robustness.consistency_and_robustness import LossAndCost, loss
 from app.recourse.search.branching import EXACT, Branching, Effort, Optimum
 from app.recourse.search.mixed_integer import FAR, ActionProgram
 from app.recourse.search.responses import Responses
 from app.recourse.search.rule_branching import solve_program
-from app.recourse.search.tied_branching import TiedBranching, is_tied_by_rules
 
 HALVINGS = 60
 LEAST_WEIGHT = 1e-3
 """Cost weight that limits the search along unbounded numbers where no weight is given."""
 LEAST_POSSIBLE = 1e-12
 """Cost weight at which cost no longer matters."""
-TANGENTS = np.array([-16.0, -8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0])
-"""Scores of the first tangents to the losses in the mixed-integer program."""
-ROUNDS = 30
-"""Largest number of rounds of further tangents."""
+LEAST_GAP = 1e-6
+"""Relative gap below which the mixed-integer program is not solved, since the solver's own tolerances are near."""
 
 
 class TradeOff:
@@ -82,13 +76,8 @@ class TradeOff:
             found = Branching(self.responses, weight, effort, self.deadline).result()
             if not A.is_coupled or self._is_legal(found, effort):
                 return found
-        if self._is_tied:
-            self._rules_bind = True
-            search = TiedBranching(self.responses, weight, effort, self.deadline)
-            found = search.result()
-            if not search.lost and self._is_legal(found, effort):
-                return found
-        return self._by_program(weight)
+        self._rules_bind = True
+        return self._by_program(weight, effort)
 
     def _is_legal(self, found: Optimum | None, effort: Effort) -> bool:
         """Whether what ties features allows a row, and the search without it has not dropped better ones for it."""
@@ -96,10 +85,6 @@ class TradeOff:
         if found is None or not (found.proven or effort.gap > EXACT.gap):
             return False
         return bool(A.contains(A.clock.settled(found.row_raw[None]))[0])
-
-    @cached_property
-    def _is_tied(self) -> bool:
-        return is_tied_by_rules(self.action_set)
 
     # --- the cost weight ---------------------------------------------------------------------------------------------
 
@@ -125,59 +110,59 @@ class TradeOff:
 
     # --- rules -------------------------------------------------------------------------------------------------------
 
-    def _by_program(self, weight: float) -> Optimum | None:
-        """By mixed-integer programs with the tangents so far in place of the losses."""
-        A = self.action_set
+    def _by_program(self, weight: float, effort: Effort = EXACT) -> Optimum | None:
+        """By a mixed-integer program with tangents in place of the losses, more of them wherever its search comes."""
+        A, objective, d = self.action_set, self.objective, self.space.d
         # If the factual is legal, an action that costs more than the whole objective there cannot be optimal.
         worth = self._worth(weight) if A.contains(A.factual_raw[None])[0] else FAR * float(A.weights.max())
         program = ActionProgram(A, reach=worth)
-        objective, n, d = self.objective, program.size, self.space.d
+        extent, numeric = program.effect * program.limit, self.space.numeric_columns
+        low, high = (program.start + end(extent, 0.0).sum(axis=1) for end in (np.minimum, np.maximum))
+        # |x| is a variable of its own where x may have either sign.
+        either = numeric[(low[numeric] < 0.0) & (high[numeric] > 0.0) & (objective.radius > 0.0)]
+        sign = np.ones(d)
+        sign[numeric[high[numeric] <= 0.0]] = -1.0
+        sign[either] = 0.0
+        # Variables besides the actions: these |x|, and the two losses.
+        n, more = program.size, len(either) + 2
+        size = np.eye(d)[:, either]
         shares = (self.responses.share, 1.0 - self.responses.share)
-        # Variables besides the actions: |x| by column, and the two losses.
-        cost = np.concatenate([weight * program.cost, np.zeros(d), shares])
-        x_rows = np.hstack([program.effect, np.zeros((d, d + 2))])
-        absolute = np.hstack([np.zeros((d, n)), np.eye(d), np.zeros((d, 2))])
-        rows = [absolute - x_rows, absolute + x_rows]
-        lower = [program.start, -program.start]
-        r_row = self.responses.w @ x_rows - objective.radius * absolute.sum(axis=0)
-        p_row = self.responses.w_predicted @ x_rows
-        offsets = (
-            float(self.responses.w @ program.start) + objective.model.c - objective.radius,
+        cost = np.concatenate([weight * program.cost, np.zeros(len(either)), shares])
+        effect = np.hstack([program.effect, np.zeros((d, more))])
+        absolute = np.hstack([sign[:, None] * program.effect, size, np.zeros((d, 2))])
+        rows = np.concatenate([(absolute - effect)[either], (absolute + effect)[either]])
+        lower = np.concatenate([program.start[either], -program.start[either]])
+        slopes = (
+            self.responses.w @ effect - objective.radius * absolute.sum(axis=0),
+            self.responses.w_predicted @ effect,
+        )
+        at_start = (
+            float(self.responses.w @ program.start - objective.radius * (sign @ program.start + 1.0))
+            + objective.model.c,
             self.responses.base_p,
         )
+        gap = max(effort.gap, LEAST_GAP)
 
-        def touch(score: float, which: int) -> None:
-            slope = -1.0 / (1.0 + math.exp(score))
-            row = -slope * (r_row, p_row)[which]
-            row[n + d + which] = 1.0
-            rows.append(row[None])
-            lower.append(np.array([float(loss(np.array(score))) + slope * (offsets[which] - score)]))
+        def tangents(z: Float[np.ndarray, "k"]) -> list[Row]:
+            found = []
+            for which, (share, slope, start) in enumerate(zip(shares, slopes, at_start, strict=True)):
+                score = start + float(slope @ z)
+                missing = float(loss(np.array(score))) - z[n + len(either) + which]
+                if share * missing > 0.1 * gap * (1.0 + float(cost @ z)):
+                    found.append(tangent(score, which))
+            return found
 
-        for score in TANGENTS.tolist():
-            touch(score, 0)
-            touch(score, 1)
-        best: Optimum | None = None
-        for _ in range(ROUNDS):
-            try:
-                found = solve_program(
-                    program, cost, np.concatenate(rows), np.concatenate(lower), deadline=self.deadline
-                )
-            except (DeadlineExceeded, SolverFailed):
-                if best is None:
-                    raise
-                return best
-            if found is None:
-                return best
-            row_raw, bound = found.row_raw, found.value
-            reached = float(self.responses.weighted(row_raw[None], weight)[0])
-            if best is None or reached < best.value:
-                best = Optimum(row_raw, reached, proven=False)
-            if best.value - bound <= EXACT.gap * (1.0 + best.value):
-                return replace(best, proven=True)
-            X = self.space.encode(row_raw[None])
-            touch(float(objective.worst_score(X)[0]), 0)
-            touch(float((objective.predicted or objective.model).score(X)[0]), 1)
-        return best
+        def tangent(score: float, which: int) -> Row:
+            falls = 1.0 / (1.0 + math.exp(min(score, 700.0)))
+            row = falls * slopes[which]
+            row[n + len(either) + which] = 1.0
+            return row, float(loss(np.array(score))) + falls * (score - at_start[which])
+
+        found = solve_program(program, cost, rows, lower, deadline=self.deadline, gap=gap, cuts=tangents)
+        if found is None:
+            return None
+        reached = float(self.responses.weighted(found.row_raw[None], weight)[0])
+        return Optimum(found.row_raw, reached, proven=reached - found.value <= 3.0 * gap * (1.0 + reached))
 
     def _worth(self, weight: float) -> float:
         return float(self.responses.weighted(self.action_set.factual_raw[None], weight)[0]) / weight

@@ -175,34 +175,6 @@ def test_under_rules_that_bind_nothing_legal_is_better(data: st.DataObject) -> N
     assert quick.value <= value * 1.25 + 1e-9
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_several_rules_that_bind_need_no_general_solver(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(seed)
-    kinds = [FeatureType.CONTINUOUS, FeatureType.INTEGER]
-    features = [Feature(name=f"f{j}", type=kinds[j % 2], min=-10.0, max=10.0, center=0.0, scale=3.0) for j in range(6)]
-    fact = rng.integers(-10, 11, 6).astype(float)
-    steep = rng.choice([-1.0, 0.5, 1.0, 2.0], (3, 6))
-    rules = tuple(LinearRule("a rule", tuple(one.tolist()), float(one @ fact) + 0.5, equality=False) for one in steep)
-    objective = LossAndCost(
-        model=LinearModel(rng.integers(-12, 13, 6) / 4.0, -5.0), radius=0.1, cost_weight=0.05, share=0.4,
-        predicted=LinearModel(rng.integers(-12, 13, 6) / 4.0, -5.0),
-    )  # fmt: skip
-    problem = TradeOff(action_set(FeatureSpace(features), fact, rules=rules), objective)
-    other = problem._by_program(objective.cost_weight)
-    monkeypatch.delattr(TradeOff, "_by_program")
-    best = problem.best()
-    assert best is not None
-    assert other is not None
-    assert best.proven
-    assert best.value <= other.value * (1.0 + 1e-6)
-    for weight in (0.1, 0.02, 0.001):  # each begins where the one before ended
-        quick = problem.best(weight, QUICK)
-        exact = TradeOff(problem.action_set, objective).best(weight)
-        assert quick is not None
-        assert exact is not None
-        assert exact.value - 1e-9 <= quick.value <= exact.value * 1.02
-
-
 @given(data=st.data())
 @settings(PROPERTY, max_examples=examples(40))
 def test_rules_are_kept(data: st.DataObject) -> None:
