@@ -259,7 +259,8 @@ def test_what_time_does_is_no_step() -> None:
     letter = " ".join(written(reasons=None, counterfactuals=[one]).split())
     assert "2. Late" not in letter
     assert (
-        "counted the time until then and assume of that day: late payments: 0. On another day, or if this is" in letter
+        "until then (years, such as of age, as whole years from today) and assume of that day: late payments: 0. On an"
+        in letter
     )
 
 
