@@ -27,7 +27,7 @@ from examples.consumer_loan.applicants import FEATURES, applicants
 from examples.consumer_loan.train import FRESH, FRESH_SEED, REFERENCE, SEED, STATED_AUC, THRESHOLD, TRAINING
 from examples.german_credit import german
 from examples.german_credit import train as german_train
-from examples.training import auc, probability, standardised, train_mlp, write_model, write_records
+from examples.training import FEATURE, auc, probability, standardised, train_mlp, write_model, write_records
 from tests.by_hand import encode_by_hand, forward
 from tests.conftest import DEMO_STORE, Running
 from tests.jobs.serving import Server
@@ -241,6 +241,14 @@ def registered(
 def test_the_labels_of_german_credit_read_inside_a_sentence() -> None:
     """ "Increase the time at present residence, class from 2 to 3" does not."""
     assert not [feature.label for feature in german.ALL if feature.label and "," in feature.label]
+
+
+def test_english_words_are_those_of_every_country_with_letters_in_english() -> None:
+    """The same words stand in letters of the United States, the United Kingdom and the Union."""
+    bureau = (ROOT / "examples/bureau_loan/features.yaml").read_text(encoding="utf-8")
+    demo = (DEMO / "model.yaml").read_text(encoding="utf-8")
+    for words in (bureau, demo, json.dumps([FEATURE.dump_python(one, mode="json") for one in german.ALL])):
+        assert not re.search(r"[Cc](hecking|urrent) account|[Ii]nstall?ment ", words)
 
 
 def test_german_credit_has_the_columns_of_the_papers(present: Path) -> None:
