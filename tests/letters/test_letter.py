@@ -259,7 +259,7 @@ def test_what_time_does_is_no_step() -> None:
     letter = " ".join(written(reasons=None, counterfactuals=[one]).split())
     assert "2. Late" not in letter
     assert (
-        "until then (years, such as of age, as whole years from today) and assume of that day: late payments: 0. On an"
+        "until then (your age rises a year from today, not on your birthday) and assume of that day: late payments: 0."
         in letter
     )
 
