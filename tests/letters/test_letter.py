@@ -259,7 +259,7 @@ def test_what_time_does_is_no_step() -> None:
     letter = " ".join(written(reasons=None, counterfactuals=[one]).split())
     assert "2. Late" not in letter
     assert (
-        "until then (your age rises a year from today, not on your birthday) and assume of that day: late payments: 0."
+        "until then and assume of that day: late payments: 0. On another day, or if this is otherwise then, the"
         in letter
     )
 
@@ -953,6 +953,16 @@ def test_an_interval_around_half_tells_nothing(language: str, cannot_tell: tuple
 def test_the_day_that_is_named_is_that_on_which_the_time_named_ends(months: float, day: str) -> None:
     """Twelve months after 2 March, it is 2 March again, though the search counts 360 days."""
     assert f", to {day})" in " ".join(written(counterfactuals=[way(amount=15700, age=31, months=months)]).split())
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "not from a birthday"), ("de", "nicht ab dem Geburtstag")])
+def test_who_has_a_birthday_before_the_day_reads_that_it_is_not_counted(language: str, said: str) -> None:
+    """The search rounds years down; that of a year from today is the first that it counts."""
+    unmoved = {"en": "not even your age", "de": "auch nicht Ihr Alter"}[language]
+    for one, counted in ((way(amount=15700, months=2.5, age=31), True), (way(amount=15700, months=2.5), False)):
+        letter = " ".join(written(language, counterfactuals=[one]).split())
+        assert letter.count(said) == counted
+        assert letter.count(unmoved) == (not counted)
 
 
 @pytest.mark.parametrize(("language", "said"), [("en", "Tell us as soon as"), ("de", "teilen Sie uns das mit")])
