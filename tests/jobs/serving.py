@@ -205,7 +205,7 @@ class Server(Process):
         self._process.terminate()
         # The web server passes the signal on to itself once everything is closed.
         assert self._process.wait(20) == -signal.SIGTERM
-        assert self.lines("Application shutdown complete.")
+        assert self.lines("Application shutdown complete."), self.log.read_text()[-4000:]
 
     def end(self) -> None:
         self.client.close()

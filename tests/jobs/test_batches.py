@@ -345,10 +345,13 @@ def test_a_batch_survives_its_killed_children(start: Start, ledger: Path) -> Non
     server = start(TEST_LEDGER=str(ledger)).ready()
     address = submit(server, applicants)
     in_the_middle(server, address, ledger)
-    # On a busy machine, a child of the first chunks may have been replaced by now.
-    alive = {int(word) for word in ledger.read_text().split()[1::2]} & set(server.children())
-    assert alive
-    for pid in alive:
+
+    def alive() -> set[int]:
+        """Children that were given chunks; on a busy machine, those of the first chunks may have been replaced."""
+        return {int(word) for word in ledger.read_text().split()[1::2]} & set(server.children())
+
+    until(alive)
+    for pid in alive():
         os.kill(pid, signal.SIGKILL)
     each_exactly_once(server, address, applicants)
 
