@@ -48,6 +48,7 @@ from app.futures.underway import alone, noted
 from app.futures.windows import Windows
 from app.observability import log
 from app.recourse.models.committee import ANSWERS, Backtest
+from app.recourse.models.score import Output
 from app.recourse.shares import percent
 from app.registry.files import digest, flush_directory, inside, write, write_atomic
 from app.registry.manifest import FUTURES, PARTIAL
@@ -357,10 +358,11 @@ class _Rehearsal:
 
     @property
     def _is_halved(self) -> bool:
-        """No models are halved that others train, or that are asked by HTTP, nor bootstraps of all records."""
+        """No models are halved that others train, that are remote or give labels, nor bootstraps of all records."""
         trained = self.spec.source in ("retrained", "stand_in") and self.records.of_reference
         drawn = self.choices.records == "fresh" and is_halved(self.choices)
-        return trained and drawn and self.loaded.black_box.remote is None
+        own = self.loaded.black_box
+        return trained and drawn and own.remote is None and own.output is not Output.LABEL
 
     def _halves(self, made: Callable[[], None]) -> Halves | None:
         windows = self._windows("halves", HALVED)

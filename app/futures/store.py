@@ -14,9 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
 from pydantic import AwareDatetime, BaseModel, ConfigDict, FiniteFloat, ValidationError, model_validator
-from scipy.special import ndtri
+from scipy.special import ndtr
 
 from app.calibration.file import read_calibration
 from app.errors import ModelRefused, ModelUnusable, RecourseError
@@ -60,9 +59,13 @@ ADVICE = (
 SIGNIFICANT = 1.64
 """Standard errors by which promises exceed what is kept, from which on they are lowered; by chance 5 % do."""
 
+LEAST_APART, MOST_PART = 0.25, 0.5
+"""Bounds, in normal quantiles, of what tells how losses grow with promises: of the difference of two promises, and of
+the part of a promise that is lost."""
+
 LOWERED = (
-    "Of answers from one half of the records, {promised}% were promised to be accepted by the next model, and the "
-    "model of the other half accepted {kept}%. So promises are lowered; more records would raise them."
+    "For answers from one half of the records, {promised}% was the promised chance that the next model accepts them; "
+    "by the models of the other half it is {kept}%. So promises are lowered; more records would raise them."
 )
 
 
@@ -110,25 +113,35 @@ class SetRecord(Part):
     """Bytes of each file."""
 
 
+class Kept(Part):
+    """What models of one half of the records keep of answers of the other half, in normal quantiles, per half."""
+
+    promised: FiniteFloat
+    """Of the share of future models that accept an answer."""
+    kept: FiniteFloat
+    """Of the share of such models as the other half's."""
+    error: FiniteFloat
+    """Standard error of the difference of the two."""
+
+
 class Halves(Part):
-    """What models of one half of the records kept of answers that the other half gave (`halves`)."""
+    """What models of one half of the records keep of answers that the other half gives (`halves`)."""
 
     answers: int
-    promised: FiniteFloat
-    """Mean share of future models that was promised, in [0, 1]; each half counts the same."""
-    kept: FiniteFloat
-    """Share of the answers that the model of the other half accepts."""
-    excess: FiniteFloat
-    """Of what is promised over what is kept, in standard errors."""
+    default: Kept
+    """Of answers that ask for no share of future models."""
+    asked: Kept
+    """Of answers that ask for one."""
 
     @property
     def lowered(self) -> Lowered | None:
-        """By how much promises are lowered; None if chance may explain the excess, or fewer than half are promised."""
-        if self.excess < SIGNIFICANT or self.promised <= 0.5:
+        """By how much promises are lowered; None where chance may explain the difference."""
+        lost, least = (kept.promised - kept.kept for kept in (self.asked, self.default))
+        if lost < SIGNIFICANT * self.asked.error:
             return None
-        most = 1.0 - 0.5 / self.answers
-        promised, kept = ndtri(np.clip([self.promised, self.kept], 0.5, most)).tolist()
-        return Lowered(promised=promised, kept=min(kept, promised))
+        apart = max(self.asked.promised - self.default.promised, LEAST_APART)
+        part = min(max(0.0, (lost - least) / apart), MOST_PART)
+        return Lowered(amount=lost - part * self.asked.promised, part=part)
 
 
 class FuturesRecord(Part):
@@ -200,8 +213,8 @@ class FuturesRecord(Part):
         """What the lender should know of these models; None where there is nothing to say."""
         said = [ADVICE] if self.likeness == "differs" else []
         if self.halves is not None and self.halves.lowered is not None:
-            numbers = {"promised": percent(self.halves.promised), "kept": percent(self.halves.kept)}
-            said.append(LOWERED.format(**numbers))
+            asked = self.halves.asked
+            said.append(LOWERED.format(promised=percent(ndtr(asked.promised)), kept=percent(ndtr(asked.kept))))
         return " ".join(said) or None
 
     @property

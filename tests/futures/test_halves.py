@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from app.futures.halves import in_deviations
 from app.futures.rehearsal import rehearse
 from app.futures.spec import Choices
-from app.futures.store import Halves, load_futures, status
+from app.futures.store import Halves, Kept, load_futures, status
 from app.recourse.actions.action_set import action_set
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.models.committee import Futures, Lowered, Stress
@@ -83,7 +84,8 @@ def test_what_is_promised_of_noisy_trees_is_what_models_of_other_records_keep(tm
     model = registered(tmp_path, noisy, records=RECORDS)
     halves = rehearse(model, CHOICES).halves
     assert halves is not None
-    assert halves.promised - halves.kept > 0.05
+    asked = halves.asked
+    assert norm.cdf(asked.promised) - norm.cdf(asked.kept) > 0.05
     loaded, futures = model.load(), futures_of(model)
     assert futures.lowered is not None
 
@@ -91,7 +93,7 @@ def test_what_is_promised_of_noisy_trees_is_what_models_of_other_records_keep(tm
     assert promised(too_much).mean() - kept_by_others(loaded, too_much).mean() > 0.05
     found = answers_of(loaded, futures, 0.8, people=25)
     true = kept_by_others(loaded, found)
-    assert -0.15 < promised(found).mean() - true.mean() < 0.03, "no more than is kept, and not far less"
+    assert -0.2 < promised(found).mean() - true.mean() < 0.03, "all records of one lender err in one direction"
     assert np.mean(true < [one.future.interval[0] for one in found if one.future]) <= 0.05
     assert "So promises are lowered" in status(model)["advice"]
 
@@ -101,7 +103,7 @@ def test_what_is_promised_of_a_linear_model_stays(tmp_path: Path) -> None:
     model = registered(tmp_path, "linear", records=RECORDS)
     halves = rehearse(model, CHOICES).halves
     assert halves is not None
-    assert halves.kept > halves.promised - 0.05
+    assert norm.cdf(halves.asked.kept) > norm.cdf(halves.asked.promised) - 0.05
     assert (futures_of(model).lowered, status(model)["advice"]) == (None, None)
 
 
@@ -112,35 +114,55 @@ def test_few_models_and_models_of_the_same_records_are_not_halved(tmp_path: Path
     assert rehearse(registered(tmp_path, "linear", records=600), choices).halves is None
 
 
+def kept(promised: float, kept: float, error: float = 0.1) -> Kept:
+    return Kept(promised=promised, kept=kept, error=error)
+
+
 @pytest.mark.parametrize(
-    ("halves", "kept"),
+    ("asked", "default", "lowered"),
     [
-        (Halves(answers=192, promised=0.95, kept=0.85, excess=3.0), 0.85),
-        (Halves(answers=192, promised=0.95, kept=0.85, excess=1.6), None),
-        (Halves(answers=192, promised=0.95, kept=0.97, excess=-1.0), None),
-        (Halves(answers=192, promised=0.95, kept=0.40, excess=9.0), 0.5),
-        (Halves(answers=192, promised=0.45, kept=0.20, excess=9.0), None),
+        (kept(1.7, 1.1), kept(0.5, 0.2), (0.175, 0.25)),
+        (kept(1.7, 1.1), kept(0.5, 0.0), (0.6 - 1.7 / 12, 1 / 12)),
+        (kept(1.7, 1.1), kept(0.5, -0.4), (0.6, 0.0)),
+        (kept(1.7, 1.1), kept(1.6, 1.6), (-0.25, 0.5)),
+        (kept(1.7, 1.1, error=0.4), kept(0.5, 0.2), None),
+        (kept(1.7, 1.8), kept(0.5, 0.2), None),
     ],
 )
-def test_promises_are_lowered_where_chance_does_not_explain_what_is_not_kept(
-    halves: Halves, kept: float | None
+def test_promises_are_lowered_by_what_is_lost_where_chance_does_not_explain_it(
+    asked: Kept, default: Kept, lowered: tuple[float, float] | None
 ) -> None:
-    lowered = halves.lowered
-    assert (lowered is None) == (kept is None)
-    if lowered is not None and kept is not None:
-        assert float(lowered.share(np.array(0.95))) == pytest.approx(kept)
+    found = Halves(answers=192, asked=asked, default=default).lowered
+    assert (found is None) == (lowered is None)
+    if found is not None and lowered is not None:
+        assert (found.amount, found.part) == pytest.approx(lowered)
+        assert norm.ppf(found.share(np.array(norm.cdf(asked.promised)))) == pytest.approx(asked.kept)
         shares = np.linspace(0.01, 0.99, 99)
-        told = lowered.share(shares)
+        told = found.share(shares)
         assert (told <= shares + 1e-12).all()
         assert (np.diff(told) > 0.0).all()
-        assert [lowered.needed(share) for share in told] == pytest.approx(shares.tolist())
+        assert [found.needed(share) for share in told] == pytest.approx(shares.tolist())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shift", [0.0, 0.8])
+def test_what_is_lost_is_measured_in_deviations_between_models(shift: float) -> None:
+    """Scores of normal models, and a model of the other half that scores less by so many of their deviations."""
+    rng = np.random.default_rng(3)
+    means, deviations = rng.uniform(0.5, 3.0, 4_000), rng.uniform(0.5, 2.0, 4_000)
+    scores = means[:, None] + deviations[:, None] * rng.standard_normal((4_000, 10))
+    judged = means + deviations * (rng.standard_normal(4_000) - shift)
+    found = in_deviations(scores, judged)
+    assert found is not None
+    assert found[0] - found[1] == pytest.approx(shift, abs=0.06)
+    assert found[0] == pytest.approx(means.mean() / deviations.mean(), rel=0.05)
 
 
 def test_an_answer_promises_the_lowered_share_and_asks_for_more(tmp_path: Path) -> None:
     model = registered(tmp_path, "linear", records=600)
     rehearse(model, CHOICES)
     loaded, plain = model.load(), futures_of(model)
-    lowered = replace(plain, lowered=Lowered(promised=1.5, kept=0.9))
+    lowered = replace(plain, lowered=Lowered(amount=0.3, part=0.2))
     cheap, dear = (answers_of(loaded, futures, 0.8, people=20) for futures in (plain, lowered))
     assert sum(one.cost for one in dear) > sum(one.cost for one in cheap)
     for one in dear:
@@ -149,7 +171,8 @@ def test_an_answer_promises_the_lowered_share_and_asks_for_more(tmp_path: Path) 
         assert count >= 20
         assert float(lowered.promised(plain.held_back.shares(one.row_raw[None]))[0]) == one.future.probability
         assert one.future.probability == pytest.approx(norm.cdf(0.8 * norm.ppf(min(count, 39.5) / 40) - 0.3))
-        ends = [norm.cdf(0.6 * norm.ppf(end)) if end > 0.5 else end for end in share_interval(count, 40, "fresh")]
+        lost = (0.3 + 0.2 * norm.ppf(min(count, 39.5) / 40)) / np.sqrt(2.0)
+        ends = [norm.cdf(norm.ppf(end) - lost) for end in share_interval(count, 40, "fresh")]
         assert one.future.interval == pytest.approx(ends)
     assert np.mean([one.future.probability >= 0.8 for one in dear if one.future]) >= 0.9
 
@@ -158,7 +181,7 @@ def test_shares_under_stress_are_lowered_as_well(tmp_path: Path) -> None:
     model = registered(tmp_path, "linear", records=600)
     rehearse(model, replace(CHOICES, stress=(Stress(column="@score", direction="down"),)))
     loaded, plain = model.load(), futures_of(model)
-    lowered = replace(plain, lowered=Lowered(promised=1.5, kept=0.9))
+    lowered = replace(plain, lowered=Lowered(amount=0.3, part=0.2))
     assert plain.stressed is not None
     for one in answers_of(loaded, lowered, 0.8, people=20):
         assert one.future is not None

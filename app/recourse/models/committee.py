@@ -141,37 +141,37 @@ class Backtest(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lowered:
-    """What models of other records keep of promises, where that is known to be less, in normal quantiles."""
+    """By how much models of other records keep less than is promised, in normal quantiles of the shares.
 
-    promised: float
-    """Quantile of a share that was promised, above 0."""
-    kept: float
-    """Quantile of the share that was kept, in [0, promised]."""
+    A promise of the quantile ``q`` loses ``amount + part * q``, and never less than nothing.
+    """
 
-    @property
-    def factor(self) -> float:
-        """What is kept, as a part of what was promised, in [0, 1]."""
-        return self.kept / self.promised
+    amount: float
+    part: float
+    """In [0, 1)."""
 
     def share(self, shares: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-        """What is expected to be kept of other promises.
-
-        Quantiles neither lose the same amount nor the same part of themselves, but half of each.
-        """
+        """What is expected to be kept where such shares of the future models accept."""
         quantiles = ndtri(shares)
-        lower = 0.5 * (1.0 + self.factor) * quantiles - 0.5 * (self.promised - self.kept)
-        return np.asarray(ndtr(np.minimum(quantiles, lower)))
+        return np.asarray(ndtr(quantiles - self._lost(quantiles)))
 
     def needed(self, kept: float) -> float:
-        """The promise of which so much is expected to be kept."""
+        """The share of the future models of which so much is expected to be kept."""
         quantile = float(ndtri(kept))
-        higher = (quantile + 0.5 * (self.promised - self.kept)) / (0.5 * (1.0 + self.factor))
-        return float(ndtr(max(quantile, higher)))
+        return float(ndtr(max(quantile, (quantile + self.amount) / (1.0 - self.part))))
 
-    def end(self, shares: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-        """Ends of an interval that allows for the errors of a sample already: those above 1/2 lose a part."""
-        quantiles = ndtri(shares)
-        return np.asarray(ndtr(np.minimum(quantiles, self.factor * quantiles)))
+    def interval(self, share: float, ends: tuple[float, float]) -> tuple[float, float]:
+        """The ends of an interval around a share, each lower by its part of what the share loses.
+
+        The interval allows for the error of today's records already. That error has the standard deviation 1 where the
+        future models vary by ``sqrt(2)``, and a smaller one at records that a search has chosen.
+        """
+        lost = float(self._lost(ndtri(share))) / math.sqrt(2.0)
+        low, high = ndtr(ndtri(ends) - lost).tolist()
+        return low, high
+
+    def _lost(self, quantiles: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+        return np.maximum(0.0, self.amount + self.part * quantiles)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

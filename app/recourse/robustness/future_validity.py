@@ -88,9 +88,9 @@ def _certificate(problem: RecourseProblem, count: int, under_stress: StressedFut
 def _interval(futures: Futures, count: int, models: int) -> tuple[float, float]:
     """That of the share where so many of so many models accept."""
     interval = share_interval(count, models, futures.records, futures.apart or 0.0)
-    if futures.lowered is not None:
-        interval = tuple(futures.lowered.end(np.array(interval)).tolist())
-    return interval
+    if futures.lowered is None:
+        return interval
+    return futures.lowered.interval(np.clip(count, 0.5, models - 0.5) / models, interval)
 
 
 def _probability(futures: Futures, count: int) -> float:
