@@ -42,18 +42,19 @@ def validity(answer: Json) -> tuple[float, Timestamp]:
     return months, until
 
 
-def span(answer: Json, months: float, valid_months: float, language: Language) -> tuple[str, str]:
-    """About how long a way takes, and the day on which so many weeks or months of the calendar end.
+def span(answer: Json, months: float, valid_months: float, language: Language, *, dated: bool) -> tuple[str, str]:
+    """About how long a way takes, and the day on which that ends.
 
-    It is said in days where that day would be after the letter within which the way ends: months of the calendar are
-    longer than those that the search counts in.
+    Whole months are those of the calendar, which are longer than those that the search counts in. It is said in days
+    where whole weeks or months would end after the letter within which the way ends; and, where the day is named
+    (`dated`), if it is no whole number of months.
     """
     start, days = datetime.fromisoformat(answer["created_at"]).date(), math.ceil(months * DAYS_PER_MONTH - 1e-6)
-    end = start + timedelta(weeks=math.ceil(days / 7)) if in_weeks(months) else _months_after(start, months)
-    text = about_text(months, language.phrases)
-    if months <= valid_months and (end - start).days > valid_months * DAYS_PER_MONTH:
-        end, text = start + timedelta(days=days), days_text(days, language.phrases)
-    return text, end.isoformat()
+    end = _months_after(start, months)
+    rounded = 7 * math.ceil(days / 7) if in_weeks(months) else (end - start).days
+    if (dated and months % 1.0) or (months <= valid_months and rounded > valid_months * DAYS_PER_MONTH):
+        return days_text(days, language.phrases), (start + timedelta(days=days)).isoformat()
+    return about_text(months, language.phrases), end.isoformat()
 
 
 def moves(feature: Feature, months: float) -> bool:

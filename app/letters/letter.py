@@ -318,9 +318,9 @@ def _way(
     # Answers of earlier releases lack some of these.
     current = one["validity"]["current"]
     months, points = one.get("takes_months", 0.0), current.get("points")
-    time, until = dates.span(facts.answer, months, valid_months, language)
     accepted = {c["feature"]: _accepted(c["accepted"]) for c in one["changes"] if c.get("accepted")}
     known, aged = not _states(facts, one), _ages(facts, one)
+    time, until = dates.span(facts.answer, months, valid_months, language, dated=aged)
     return NoticeWay(
         number=number,
         steps=tuple(

@@ -948,11 +948,16 @@ def test_an_interval_around_half_tells_nothing(language: str, cannot_tell: tuple
 
 
 @pytest.mark.parametrize(
-    ("months", "day"), [(12.0, "2 March 2027"), (6.0, "2 September 2026"), (0.5, "23 March 2026"), (3.0, "31 May 2026")]
-)
-def test_the_day_that_is_named_is_that_on_which_the_time_named_ends(months: float, day: str) -> None:
-    """Twelve months after 2 March, it is 2 March again, though the search counts 360 days."""
-    assert f", to {day})" in " ".join(written(counterfactuals=[way(amount=15700, age=31, months=months)]).split())
+    ("months", "said"),
+    [(12.0, "12 months, to 2 March 2027"), (6.0, "6 months, to 2 September 2026"), (0.5, "15 days, to 17 March 2026"),
+     (6.4, "192 days, to 10 September 2026"), (3.0, "90 days, to 31 May 2026")],
+)  # fmt: skip
+def test_the_day_that_is_named_is_that_on_which_the_time_named_ends(months: float, said: str) -> None:
+    """Twelve months after 2 March, it is 2 March again, though the search counts 360 days.
+
+    No more months of the calendar end by that day than the search has counted.
+    """
+    assert f"about {said})" in " ".join(written(counterfactuals=[way(amount=15700, age=31, months=months)]).split())
 
 
 @pytest.mark.parametrize(("language", "said"), [("en", "not from a birthday"), ("de", "nicht ab dem Geburtstag")])
