@@ -141,7 +141,7 @@ class Halves(Part):
             return None
         apart = max(self.asked.promised - self.default.promised, LEAST_APART)
         part = min(max(0.0, (lost - least) / apart), MOST_PART)
-        return Lowered(amount=lost - part * self.asked.promised, part=part)
+        return Lowered(amount=lost - part * self.asked.promised, part=part, most=lost)
 
 
 class FuturesRecord(Part):

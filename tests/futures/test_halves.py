@@ -136,6 +136,7 @@ def test_promises_are_lowered_by_what_is_lost_where_chance_does_not_explain_it(
     assert (found is None) == (lowered is None)
     if found is not None and lowered is not None:
         assert (found.amount, found.part) == pytest.approx(lowered)
+        assert norm.ppf(found.share(np.array([0.99]))) == pytest.approx(norm.ppf([0.99]) - asked.promised + asked.kept)
         assert norm.ppf(found.share(np.array(norm.cdf(asked.promised)))) == pytest.approx(asked.kept)
         shares = np.linspace(0.01, 0.99, 99)
         told = found.share(shares)
@@ -158,11 +159,23 @@ def test_what_is_lost_is_measured_in_deviations_between_models(shift: float) -> 
     assert found[0] == pytest.approx(means.mean() / deviations.mean(), rel=0.05)
 
 
+LOWERED = Lowered(amount=0.3, part=0.2, most=0.6)
+
+
+def quantile(count: int, models: int) -> float:
+    """Of a share of models, where half a model always refuses."""
+    return float(norm.ppf(min(count, models - 0.5) / models))
+
+
+def lost(count: int, models: int) -> float:
+    return min(max(0.0, 0.3 + 0.2 * quantile(count, models)), 0.6)
+
+
 def test_an_answer_promises_the_lowered_share_and_asks_for_more(tmp_path: Path) -> None:
     model = registered(tmp_path, "linear", records=600)
     rehearse(model, CHOICES)
     loaded, plain = model.load(), futures_of(model)
-    lowered = replace(plain, lowered=Lowered(amount=0.3, part=0.2))
+    lowered = replace(plain, lowered=LOWERED)
     cheap, dear = (answers_of(loaded, futures, 0.8, people=20) for futures in (plain, lowered))
     assert sum(one.cost for one in dear) > sum(one.cost for one in cheap)
     for one in dear:
@@ -170,9 +183,8 @@ def test_an_answer_promises_the_lowered_share_and_asks_for_more(tmp_path: Path) 
         count = round(40 * float(plain.held_back.shares(one.row_raw[None])[0]))
         assert count >= 20
         assert float(lowered.promised(plain.held_back.shares(one.row_raw[None]))[0]) == one.future.probability
-        assert one.future.probability == pytest.approx(norm.cdf(0.8 * norm.ppf(min(count, 39.5) / 40) - 0.3))
-        lost = (0.3 + 0.2 * norm.ppf(min(count, 39.5) / 40)) / np.sqrt(2.0)
-        ends = [norm.cdf(norm.ppf(end) - lost) for end in share_interval(count, 40, "fresh")]
+        assert one.future.probability == pytest.approx(norm.cdf(quantile(count, 40) - lost(count, 40)))
+        ends = [norm.cdf(norm.ppf(end) - lost(count, 40) / np.sqrt(2.0)) for end in share_interval(count, 40, "fresh")]
         assert one.future.interval == pytest.approx(ends)
     assert np.mean([one.future.probability >= 0.8 for one in dear if one.future]) >= 0.9
 
@@ -181,7 +193,7 @@ def test_shares_under_stress_are_lowered_as_well(tmp_path: Path) -> None:
     model = registered(tmp_path, "linear", records=600)
     rehearse(model, replace(CHOICES, stress=(Stress(column="@score", direction="down"),)))
     loaded, plain = model.load(), futures_of(model)
-    lowered = replace(plain, lowered=Lowered(amount=0.3, part=0.2))
+    lowered = replace(plain, lowered=LOWERED)
     assert plain.stressed is not None
     for one in answers_of(loaded, lowered, 0.8, people=20):
         assert one.future is not None
@@ -191,6 +203,6 @@ def test_shares_under_stress_are_lowered_as_well(tmp_path: Path) -> None:
         shares = [one.future.probability]
         for strength in range(1, len(plain.stressed.strengths) + 1):
             tried = strength * plain.stressed.each
-            shares.append(norm.cdf(0.8 * norm.ppf(min(sum(yes[:tried]), tried - 0.5) / tried) - 0.3))
+            shares.append(norm.cdf(quantile(sum(yes[:tried]), tried) - lost(sum(yes[:tried]), tried)))
         assert [point.share for point in stressed.curve] == pytest.approx(np.minimum.accumulate(shares).tolist())
         assert stressed.lowest == pytest.approx(min(shares[1:]))

@@ -143,12 +143,14 @@ class Backtest(AnswerPart):
 class Lowered:
     """By how much models of other records keep less than is promised, in normal quantiles of the shares.
 
-    A promise of the quantile ``q`` loses ``amount + part * q``, and never less than nothing.
+    A promise of the quantile ``q`` loses ``amount + part * q``, but not less than nothing and not more than `most`.
     """
 
     amount: float
     part: float
     """In [0, 1)."""
+    most: float
+    """At least 0."""
 
     def share(self, shares: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
         """What is expected to be kept where such shares of the future models accept."""
@@ -158,7 +160,7 @@ class Lowered:
     def needed(self, kept: float) -> float:
         """The share of the future models of which so much is expected to be kept."""
         quantile = float(ndtri(kept))
-        return float(ndtr(max(quantile, (quantile + self.amount) / (1.0 - self.part))))
+        return float(ndtr(max(quantile, min((quantile + self.amount) / (1.0 - self.part), quantile + self.most))))
 
     def interval(self, share: float, ends: tuple[float, float]) -> tuple[float, float]:
         """The ends of an interval around a share, each lower by its part of what the share loses.
@@ -171,7 +173,7 @@ class Lowered:
         return low, high
 
     def _lost(self, quantiles: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-        return np.maximum(0.0, self.amount + self.part * quantiles)
+        return np.clip(self.amount + self.part * quantiles, 0.0, self.most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
