@@ -960,7 +960,9 @@ def test_the_day_that_is_named_is_that_on_which_the_time_named_ends(months: floa
     assert f"about {said})" in " ".join(written(counterfactuals=[way(amount=15700, age=31, months=months)]).split())
 
 
-@pytest.mark.parametrize(("language", "said"), [("en", "not from a birthday"), ("de", "nicht ab dem Geburtstag")])
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "and not from a birthday"), ("de", "und nicht ab dem Geburtstag")]
+)
 def test_who_has_a_birthday_before_the_day_reads_that_it_is_not_counted(language: str, said: str) -> None:
     """The search rounds years down; that of a year from today is the first that it counts."""
     unmoved = {"en": "not even your age", "de": "auch nicht Ihr Alter"}[language]
@@ -1011,6 +1013,8 @@ def test_what_a_database_reported_reads_as_the_same_value_elsewhere() -> None:
     letter = templates.text(notice_of(facts, templates.languages["en"], "eu", LENDER))
     assert letter.count("73%") == 2
     assert "72.7" not in letter
+    assert "(figures rounded)" in letter
+    assert "rounded" not in written(regime="eu", reported=("guarantor",)), "where there is no figure"
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
