@@ -9,6 +9,7 @@ Boosted trees and networks may differ from them in the last bits of single preci
 """
 
 import io
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -28,7 +29,6 @@ from app.registry.adapters.linear_model import read_weights
 from app.registry.adapters.optional_import import library
 from app.registry.adapters.torch_model import ACTIVATIONS, read_network
 from app.registry.adapters.tree_input import TreeInput
-from app.registry.adapters.ubjson import parse
 from app.registry.artifact import Activation, Format
 from app.registry.manifest import Manifest
 from app.registry.trust import Trust
@@ -56,16 +56,16 @@ class Nodes:
     """A record whose number is smaller goes left; of a leaf, what it adds."""
 
     @classmethod
-    def of_xgboost(cls, content: bytes) -> Self | None:
-        """The nodes of a packed XGBoost ensemble in UBJSON, with a class for each model.
+    def of_xgboost(cls, booster: Any) -> Self | None:
+        """The nodes of a booster with a class for each model.
 
         None where trees split by categories, or number their nodes otherwise.
         """
-        learner = parse(content)["learner"]
+        learner = json.loads(booster.save_raw("json"))["learner"]
         columns = int(learner["learner_model_param"]["num_feature"])
-        booster = learner["gradient_booster"]["model"]
-        models = np.array(booster["tree_info"])
-        trees: list[dict[str, Any]] = [booster["trees"][i] for i in np.argsort(models, kind="stable")]
+        ensemble = learner["gradient_booster"]["model"]
+        models = np.array(ensemble["tree_info"])
+        trees: list[dict[str, Any]] = [ensemble["trees"][i] for i in np.argsort(models, kind="stable")]
         if any(any(tree["split_type"]) for tree in trees):
             return None
         left = [np.array(tree["left_children"]) for tree in trees]
@@ -318,10 +318,10 @@ class XgboostStack:
         taken = _common([one for _, _, one in read])
         if taken is None:
             return None
-        content, base = merged([(learner, trees) for learner, trees, _ in read])
-        nodes = Nodes.of_xgboost(content)
+        booster, base = merged([(learner, trees) for learner, trees, _ in read])
+        nodes = Nodes.of_xgboost(booster)
         walked = {} if nodes is None else {"nodes.npz": _npz(**nodes.arrays())}
-        return {"trees.ubj": content, "base.npz": _npz(base=base, **taken.arrays()), **walked}
+        return {"trees.ubj": bytes(booster.save_raw("ubj")), "base.npz": _npz(base=base, **taken.arrays()), **walked}
 
     def open(self, kind: Kind, directory: Path, files: Mapping[str, bytes]) -> ScoreAll:  # noqa: ARG002
         """A function from model inputs (n, d) to the scores (n, k) by all members."""

@@ -38,7 +38,7 @@ def test_nodes_walk_trees_of_any_shape() -> None:
     options = {"objective": "multi:softprob", "num_class": 3, "base_score": 0.0, "grow_policy": "lossguide",
                "max_leaves": 12, "max_depth": 0, "tree_method": "hist", "nthread": 1}  # fmt: skip
     booster = xgboost.train(options, xgboost.DMatrix(X, y), num_boost_round=9)
-    nodes = Nodes.of_xgboost(bytes(booster.save_raw("ubj")))
+    nodes = Nodes.of_xgboost(booster)
     assert nodes is not None
     again = Nodes.of_arrays(nodes.arrays())
     at = np.unique(X, axis=0)

@@ -107,10 +107,10 @@ def read_trees(content: bytes, manifest: Manifest, space: FeatureSpace) -> tuple
     return learner, trees, taken
 
 
-def merged(models: Sequence[tuple[Learner, Sequence[Tree]]]) -> tuple[bytes, Float[np.ndarray, "k"]]:
-    """The UBJSON of one XGBoost model that joins k ensembles, and the base margin of each ensemble, (k,).
+def merged(models: Sequence[tuple[Learner, Sequence[Tree]]]) -> tuple[Any, Float[np.ndarray, "k"]]:
+    """One booster of XGBoost that joins k ensembles, and the base margin of each ensemble, (k,).
 
-    XGBoost reads it as a model of k classes. Column i of its raw margins (n, k) is the sum of the trees of ensemble i;
+    It is a model of k classes. Column i of its raw margins (n, k) is the sum of the trees of ensemble i;
     the caller adds the base margin of ensemble i.
     """
     documents = [_document(learner, trees, learner.gradient_booster.model.trees) for learner, trees in models]
@@ -129,7 +129,7 @@ def merged(models: Sequence[tuple[Learner, Sequence[Tree]]]) -> tuple[bytes, Flo
     whole["objective"] = {"name": "multi:softprob", "softmax_multiclass_param": {"num_class": count}}
     base = np.array([learner.learner_model_param.base_score for learner, _ in models])
     logits = [learner.objective.name == "binary:logitraw" for learner, _ in models]
-    return bytes(_booster(documents[0]).save_raw("ubj")), np.where(logits, base, logit(base))
+    return _booster(documents[0]), np.where(logits, base, logit(base))
 
 
 # --- to the library --------------------------------------------------------------------------------------------------
