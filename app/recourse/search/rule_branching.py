@@ -28,9 +28,6 @@ PARTS = 400
 """Largest number of parts that are solved."""
 GAP, CURVED_GAP = 1e-6, 1e-3
 """Relative: smaller improvements are not searched for; the latter where a curved comparison had to be divided."""
-GUESSES = 5
-"""Divisions of curved comparisons that come with guesses, at least; after these there are guesses until a row is
-known."""
 STRICT = 1e-5
 """Margin of a strict comparison in the program, relative to the largest change by one step or scale."""
 TOLERANCE = 1e-7
@@ -90,8 +87,8 @@ class RuleBranching:
         self.parts = Parts(self.actions, self.start_raw, Part(lower, upper, levels, conditions))
         self._lost = False
         """Whether a part was given up, so that nothing is proven."""
-        self._curved = 0
-        """How often a curved comparison was divided."""
+        self._curved = False
+        """Whether a curved comparison was divided."""
 
     def solve(
         self,
@@ -139,10 +136,7 @@ class RuleBranching:
             if broken is None:
                 best = found if best is None or found.value < best.value else best
                 continue
-            children = self._divided(part, broken, found.row_raw)
-            if best is None or self._curved <= GUESSES:
-                children += self._guesses(part, broken, found.row_raw)
-            for child in children:
+            for child in self._divided(part, broken, found.row_raw):
                 heapq.heappush(waiting, (found.value, next(newest), child))
         if best is None and (waiting or self._lost):
             raise SolverFailed("The rules have more combinations than could be searched.")
@@ -201,7 +195,7 @@ class RuleBranching:
         if not any(one is broken for one in part.conditions):
             if part.tightened < TIGHTEST:
                 return [replace(part, conditions=(*part.conditions, broken), tightened=part.tightened + 1)]
-            self._lost |= not part.is_guess
+            self._lost = True
             return []
         if isinstance(broken, AnyOf):
             others = tuple(one for one in part.conditions if one is not broken)
@@ -210,11 +204,11 @@ class RuleBranching:
         cuts = self.parts.cuts(part, broken)
         if part.tightened < TIGHTEST and cuts and all(cut.exact for cut in cuts):
             return [replace(part, tightened=part.tightened + 1)]
-        j = None if part.is_guess else self.parts.widest(part, broken)
+        j = self.parts.widest(part, broken)
         if j is None:
-            self._lost |= not part.is_guess
+            self._lost = True
             return []
-        self._curved += 1
+        self._curved = True
         if j in part.levels:
             own = frozenset({int(row_raw[j])})
             return [replace(part, levels={**part.levels, j: one}) for one in (own, part.levels[j] - own) if one]
@@ -225,31 +219,6 @@ class RuleBranching:
             )
             if low <= high
         ]
-
-    def _guesses(self, part: Part, broken: Condition, row_raw: Float[np.ndarray, "p"]) -> list[Part]:
-        """Where a comparison is curved: parts in which all that it reads but one number is as in this row.
-
-        Its best legal rows are there, or not far away.
-        """
-        if (
-            part.is_guess
-            or not isinstance(broken, Comparison)
-            or all(cut.exact for cut in self.parts.cuts(part, broken))
-        ):
-            return []
-        columns = [one.column for one in broken.inputs]
-        free = [j for j in columns if j not in part.levels and part.lower_raw[j] < part.upper_raw[j]]
-        guesses = []
-        for j in free:
-            fixed = np.isin(np.arange(len(row_raw)), [k for k in free if k != j])
-            guesses.append(
-                replace(
-                    part, is_guess=True, lower_raw=np.where(fixed, row_raw, part.lower_raw),
-                    upper_raw=np.where(fixed, row_raw, part.upper_raw),
-                    levels={g: frozenset({int(row_raw[g])}) if g in columns else own for g, own in part.levels.items()},
-                )
-            )  # fmt: skip
-        return guesses
 
     # --- the program -------------------------------------------------------------------------------------------------
 

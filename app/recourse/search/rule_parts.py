@@ -41,8 +41,6 @@ class Part:
     conditions: tuple[Condition, ...]
     tightened: int = 0
     """How often the margins have grown."""
-    is_guess: bool = False
-    """Whether other parts cover it too, so that it proves nothing."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +84,7 @@ class Parts:
         """
         for _ in range(PASSES):
             before = part
-            part = Part(
-                part.lower_raw.copy(), part.upper_raw.copy(), dict(part.levels), (), part.tightened, part.is_guess
-            )
+            part = Part(part.lower_raw.copy(), part.upper_raw.copy(), dict(part.levels), (), part.tightened)
             waiting, kept = list(before.conditions), list[Condition]()
             while waiting:
                 condition = waiting.pop(0)
