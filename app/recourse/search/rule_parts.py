@@ -138,7 +138,7 @@ class Parts:
         return [(low, at), (self._inward(j, at + 1e-3 * step, -1.0), high)]
 
     def widest(self, part: Part, comparison: Comparison) -> int | None:
-        """The index of the feature whose range leaves the comparison most uncertain; None if every range is narrow."""
+        """The index of the feature with the widest range left, of those compared; None if every range is narrow."""
         scores: dict[int, float] = {}
         for one in comparison.inputs:
             j = one.column
@@ -151,18 +151,8 @@ class Parts:
                 narrow = NARROW * max(1.0, abs(part.lower_raw[j]), abs(part.upper_raw[j]))
                 left = part.upper_raw[j] - part.lower_raw[j]
                 scores[j] = float(left / width) if left > narrow else 0.0
-        try:
-            curved = self._difference(part, comparison, frozenset()).over.slopes
-        except Unbounded:
-            curved = {}
-        doubt = dict.fromkeys(scores, 0.0)
-        for variable, (low, high) in curved.items():
-            if scores[variable.column] > 0.0:
-                first, last = self._range(part, variable)
-                doubt[variable.column] += (high - low) * (last - first)
-        chosen = doubt if any(doubt.values()) else scores
-        best = max(chosen, key=lambda j: chosen[j])
-        return best if chosen[best] > 0.0 else None
+        best = max(scores, key=lambda j: scores[j])
+        return best if scores[best] > 0.0 else None
 
     def _is_possible(self, part: Part, condition: Condition) -> bool:
         """Whether a condition is not plainly false in a part."""
