@@ -7,7 +7,6 @@ says.
 
 import math
 from dataclasses import dataclass, replace
-from itertools import product
 
 import numpy as np
 from jaxtyping import Float
@@ -19,12 +18,8 @@ from app.recourse.search.enclosures import Enclosure, Quotient, Quotients, Range
 
 ROUNDING = 1e-8
 """Excess of a difference, relative to its terms, that may be rounding."""
-CORNERS = 3
-"""Numbers in a curved comparison up to which every corner of the box gives a cut."""
 PASSES = 3
 """How often ranges are narrowed by conditions."""
-FEW = 16
-"""Steps of a range up to which one value is looked at by itself."""
 NARROW = 1e-12
 """Relative width of a range that is not divided."""
 
@@ -118,17 +113,13 @@ class Parts:
         return part
 
     def pieces(self, j: int, low: float, high: float, at: float, *, known: bool) -> list[Range]:
-        """The range from `low` to `high` of number `j`, divided into two or three ranges at or near the value `at`.
+        """The range from `low` to `high` of number `j`, divided in two at or near the value `at`.
 
         Parameters
         ----------
         known : whether a cut of the comparison is known; if not, a range that contains both signs is divided at 0
         """
         step, width = float(self.actions.step_raw[j]), high - low
-        at = min(max(at, low), high)
-        if step > 0.0 and width <= FEW * step:
-            little = 1e-3 * step
-            return [(low, self._inward(j, at - little, 1.0)), (at, at), (self._inward(j, at + little, -1.0), high)]
         at = min(max(at, low + 0.2 * width), high - 0.2 * width)
         if not known and low < 0.0 < high:  # the sign decides what multiplying by it means
             at = 0.0
@@ -226,11 +217,7 @@ class Parts:
         try:
             first = self._difference(part, comparison, frozenset())
             curved = [variable for variable, (low, high) in first.over.slopes.items() if low != high]
-            if len(curved) <= CORNERS:
-                ends = product((False, True), repeat=len(curved))
-                corners = [frozenset(v for v, end in zip(curved, chosen, strict=True) if end) for chosen in ends]
-            else:
-                corners = [frozenset(), frozenset(curved)]
+            corners = list(dict.fromkeys([frozenset[Variable](), frozenset(curved)]))
             differences = [first, *(self._difference(part, comparison, corner) for corner in corners[1:])]
         except Unbounded:
             return []
