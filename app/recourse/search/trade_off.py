@@ -48,6 +48,8 @@ class TradeOff:
         self._known: dict[tuple[float, Effort], Optimum | None] = {}
         self._rules_bind = False
         """Whether rules forbade an optimum without them; then others are not looked for without them."""
+        self._touched: list[tuple[float, int]] = []
+        """Scores at which programs have had tangents, and to which of both losses; the next one begins with these."""
 
     def value(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """The objective at each raw row; smaller is better."""
@@ -130,8 +132,6 @@ class TradeOff:
         cost = np.concatenate([weight * program.cost, np.zeros(len(either)), shares])
         effect = np.hstack([program.effect, np.zeros((d, more))])
         absolute = np.hstack([sign[:, None] * program.effect, size, np.zeros((d, 2))])
-        rows = np.concatenate([(absolute - effect)[either], (absolute + effect)[either]])
-        lower = np.concatenate([program.start[either], -program.start[either]])
         slopes = (
             self.responses.w @ effect - objective.radius * absolute.sum(axis=0),
             self.responses.w_predicted @ effect,
@@ -149,6 +149,7 @@ class TradeOff:
                 score = start + float(slope @ z)
                 missing = float(loss(np.array(score))) - z[n + len(either) + which]
                 if share * missing > 0.1 * gap * (1.0 + float(cost @ z)):
+                    self._touched.append((score, which))
                     found.append(tangent(score, which))
             return found
 
@@ -158,6 +159,9 @@ class TradeOff:
             row[n + len(either) + which] = 1.0
             return row, float(loss(np.array(score))) + falls * (score - at_start[which])
 
+        known = [tangent(*one) for one in self._touched]
+        rows = np.vstack([(absolute - effect)[either], (absolute + effect)[either], *(row for row, _ in known)])
+        lower = np.concatenate([program.start[either], -program.start[either], [least for _, least in known]])
         found = solve_program(program, cost, rows, lower, deadline=self.deadline, gap=gap, cuts=tangents)
         if found is None:
             return None
