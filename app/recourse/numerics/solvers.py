@@ -71,28 +71,38 @@ def mixed_integer_program(
     """
     if not len(cost):  # the solver refuses a program without variables
         return cost if ((lower <= 1e-9) & (upper >= -1e-9)).all() else None
-    tree = _Tree(_highs(cost, A, lower, upper, limit), cost, limit, np.flatnonzero(integer), cuts)
+    at, columns = np.nonzero(A)
+    tree = _Tree(
+        _highs(cost, (A[at, columns], (at, columns)), lower, upper, limit), cost, limit, np.flatnonzero(integer), cuts
+    )
     return tree.best(gap, deadline, nodes)
 
 
 def _highs(
     cost: Float[np.ndarray, "n"],
-    A: Float[np.ndarray, "m n"] | sparse.csr_array,
+    entries: tuple[Float[np.ndarray, "k"], tuple[Int[np.ndarray, "k"], Int[np.ndarray, "k"]]],
     lower: Float[np.ndarray, "m"],
     upper: Float[np.ndarray, "m"],
     limit: Float[np.ndarray, "n"],
 ) -> highspy.Highs:
-    """A solver of ``min cost.x`` subject to ``lower <= A x <= upper`` and ``0 <= x <= limit``."""
-    solver, program, rows = highspy.Highs(), highspy.HighsLp(), sparse.csr_array(A)  # type: ignore[no-untyped-call]
+    """A solver of ``min cost.x`` subject to ``lower <= A x <= upper`` and ``0 <= x <= limit``.
+
+    Parameters
+    ----------
+    entries : the values of A, and their rows, in increasing order, and columns
+    """
+    solver, program = highspy.Highs(), highspy.HighsLp()  # type: ignore[no-untyped-call]
+    values, (rows, columns) = entries
     # One thread: others would not live in a forked child.
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("presolve", "off")
-    program.num_row_, program.num_col_ = A.shape
+    program.num_row_, program.num_col_ = len(lower), len(cost)
     program.col_cost_, program.col_lower_, program.col_upper_ = cost, np.zeros(len(cost)), limit
     program.row_lower_, program.row_upper_ = lower, upper
     program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    program.a_matrix_.start_, program.a_matrix_.index_, program.a_matrix_.value_ = rows.indptr, rows.indices, rows.data
+    program.a_matrix_.start_ = np.searchsorted(rows, np.arange(len(lower) + 1))
+    program.a_matrix_.index_, program.a_matrix_.value_ = columns, values
     solver.passModel(program)
     return solver
 
@@ -240,8 +250,9 @@ def largest_cover(
     n, m = covers.shape
     covered = sparse.hstack([sparse.csr_array(-covers.astype(float)), sparse.eye_array(n)])
     counted = sparse.csr_array(np.concatenate([np.ones(m), np.zeros(n)])[None])
+    program = sparse.vstack([covered, counted]).tocsr().tocoo()
     solver = _highs(
-        np.concatenate([np.zeros(m), -weights.astype(float)]), sparse.vstack([covered, counted]).tocsr(),
+        np.concatenate([np.zeros(m), -weights.astype(float)]), (program.data, (program.row, program.col)),
         np.full(n + 1, -np.inf), np.array([*np.zeros(n), most], dtype=float), np.ones(m + n),
     )  # fmt: skip
     _search(solver, np.arange(m), mip_max_nodes=MOST_NODES)
