@@ -112,7 +112,7 @@ def test_the_example_of_words_is_sound() -> None:
     features = TypeAdapter(tuple[Feature, ...]).validate_python(yaml.safe_load(words))
     assert [fault for feature in features for fault in own_faults(feature)] == []
     guarantor, term = features
-    assert change_text(guarantor, 0.0, 1.0) == "Find a guarantor for the loan."
+    assert change_text(guarantor, 0.0, 1.0) == "Find a guarantor whom we accept."
     assert reason_text(guarantor.in_language("de"), 0.0, Departure.TOO_LOW) == "Keine Bürgschaft für den Kredit"
     assert change_text(term, 48.0, 36.0) == "Repay over 36 months instead of 48 months."
 

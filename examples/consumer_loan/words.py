@@ -13,7 +13,7 @@ GERMAN: dict[str, Words] = {
     ),
     "monthly_debt": Words(
         label="Monatliche Raten für andere Schulden",
-        sentence=Sentence(decrease="Die fälligen Raten für andere Schulden von {from} auf {to} im Monat senken"),
+        sentence=Sentence(decrease="Andere Schulden so weit tilgen, dass monatlich {to} statt {from} fällig sind"),
     ),
     "card_utilisation": Words(
         label="Ausschöpfung von Karten- und Dispolimits",
@@ -80,7 +80,7 @@ GERMAN: dict[str, Words] = {
     "guarantor": Words(
         label="Bürgschaft für den Kredit",
         reason=ReasonWords(too_low="Keine Bürgschaft für den Kredit"),
-        sentence=Sentence(to={"true": "Eine Bürgin oder einen Bürgen für den Kredit finden"}),
+        sentence=Sentence(to={"true": "Eine Bürgschaft beibringen, die wir anerkennen"}),
     ),
 }
 
@@ -101,14 +101,14 @@ REASONS: dict[str, ReasonWords] = {
 
 SENTENCES: dict[str, Sentence] = {
     "monthly_income": Sentence(increase="Raise your net monthly income from {from} to {to}"),
-    "monthly_debt": Sentence(decrease="Lower what you owe on other debts to {to} a month, from {from}"),
+    "monthly_debt": Sentence(decrease="Pay off other debts until {to} a month is due, not {from}"),
     "card_utilisation": Sentence(decrease="Pay down cards and overdrafts to {to} of their limits, from {from}"),
     "amount": Sentence(decrease="Ask for a smaller loan: {to} instead of {from}"),
     "term": Sentence(any="Repay over {to} instead of {from}"),
     "employment": Sentence(increase="Stay in your current job: {to} instead of {from}"),
     "savings": Sentence(increase="Build up savings and keep them until we decide: {to} instead of {from}"),
     "housing": Sentence(to={"rented": "Move into a rented home", "with family": "Move in with family"}),
-    "guarantor": Sentence(to={"true": "Find a guarantor for the loan"}),
+    "guarantor": Sentence(to={"true": "Find a guarantor whom we accept"}),
 }
 
 

@@ -252,8 +252,10 @@ SENTENCES: dict[str, tuple[Sentence, Sentence]] = {
                Sentence(decrease="Einen kleineren Kredit beantragen: {to} statt {from}")),
     "savings": (Sentence(any="Have savings of {to}, and keep them until we decide"),
                 Sentence(any="Ersparnisse von {to} haben und bis zur Entscheidung behalten")),
-    "other_debtors": (Sentence(to={"A102": "Find a co-applicant", "A103": "Find a guarantor"}),
-                      Sentence(to={"A102": "Gemeinsam mit jemandem beantragen", "A103": "Jemanden finden, der bürgt"})),
+    "other_debtors": (
+        Sentence(to={"A102": "Find a co-applicant whom we accept", "A103": "Find a guarantor whom we accept"}),
+        Sentence(to={"A102": "Mit jemandem beantragen, den wir anerkennen",
+                     "A103": "Eine Bürgschaft beibringen, die wir anerkennen"})),
     "other_installment_plans": (Sentence(to={"A143": "Pay off your other payment plans"}),
                                 Sentence(to={"A143": "Andere Ratenkredite abbezahlen"})),
     "telephone": (Sentence(to={"A192": "Have a telephone in your own name"}),
