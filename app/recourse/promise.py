@@ -20,8 +20,8 @@ from app.recourse.models.committee import ROUNDING
 class PromisePhrases(InputPart):
     """The sentences of one language about future models, with places for words; by default English, to the lender.
 
-    ``{n}`` is a number of models in 100, ``{models}`` the kind of models, of which ``{tried}`` were tried: ``{yes}``
-    accept, ``{no}`` refuse.
+    ``{n}`` is a number of models in 100, ``{models}`` the kind of models, of which ``{yes}`` of the ``{tried}``
+    that were tried accept.
     """
 
     stay: str = "If applicants stay as they are, at least {n} in 100 {models} accept this."
@@ -29,10 +29,8 @@ class PromisePhrases(InputPart):
     """For future models that vary as models of today's records do."""
     few: str = "Even if applicants stay as they are, count on no more than {n} in 100 {models} to accept this."
     """Where fewer than half can be promised, and more than half may accept."""
-    minority: str = (
-        "Even if applicants stay as they are, most {models} that were tried refuse this; do not count on a yes."
-    )
-    """The same where fewer than half of those that were tried accept."""
+    minority: str = "Even if applicants stay as they are, do not count on {models} to accept this."
+    """The same where fewer than half may accept."""
     lowered: str = stay
     """In place of `stay` where less is promised than the share that was counted."""
     at_most: str = "Even if applicants stay as they are, most {models} refuse this: at most {n} in 100 accept it."
@@ -57,16 +55,12 @@ class PromisePhrases(InputPart):
         "If the model is trained again on the same records, at least {n} in 100 {models} accept at least one of these "
         "{ways} ways, and at least {all} accept all of them."
     )
-    holds: str = (
-        "It also holds if, bit by bit, {far}: {yes} of {tried} such models accept this; other changes may break it."
-    )
+    holds: str = "If, bit by bit, {far}, most such models still accept this; other changes may break it."
     """``{far}`` is one of `far`: the change, at full strength, that fewest models of all its strengths withstand."""
-    holds_partly: str = "If {change}, it holds only up to a point: at worst, {yes} of {tried} such models accept this."
-    """``{change}`` is one of `change`."""
-    holds_not: str = "If {change}, it may not hold: at worst, {yes} of {tried} such models accept this."
-    """``{yes}`` of the ``{tried}`` models trained on records with the change that fewest withstand."""
-    holds_less: str = "If {change}, it may not hold."
-    """In place of `holds_partly` and `holds_not` where less is promised than these models accept."""
+    holds_partly: str = "If {change}, it may hold only up to a point."
+    """``{change}`` is one of `change`, of which fewest models withstand the strongest."""
+    holds_not: str = "If {change}, it may not hold."
+    """The same where not even the mildest is withstood."""
     far: Mapping[str, str] = field(
         default_factory=lambda: {
             "weaker": "applicants get as weak as the weaker half of yours",
@@ -91,10 +85,6 @@ class PromisePhrases(InputPart):
             "unnamed": "applicants change in a feature that is not named",
         }
     )
-    kinds: Mapping[str, str] = field(
-        default_factory=lambda: {"mild": "mild changes", "medium": "mild and medium changes", "strong": "changes"}
-    )
-    """Changes up to the strength that fewest models withstand, for which ``{tried}`` models were trained."""
     models: Mapping[str, str] = field(
         default_factory=lambda: {
             "retrained": "retrained models",
@@ -179,17 +169,15 @@ def _first(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
         return _filled(phrases.measured, {"n": _floor(measured["share"])})
     least, most = _least(future["interval"]), _most(future["interval"])
     yes, tried = round(future["probability"] * future["models"]), future["models"]
-    words = {"n": least, "models": _models(future, phrases), "yes": yes, "no": tried - yes, "tried": tried}
+    words = {"n": least, "models": _models(future, phrases), "yes": yes, "tried": tried}
     if most < HALF:
         return _filled(phrases.at_most, words | {"n": most})
-    if abs(yes / tried - future["probability"]) > SENT:
-        return _filled(phrases.lowered if least >= HALF else phrases.few if least else phrases.unknown, words)
     if least < HALF and future["probability"] < HALF / 100:
         return _filled(phrases.minority, words)
-    if least == 0:
-        return _filled(phrases.unknown, words)
     if least < HALF:
-        return _filled(phrases.few, words)
+        return _filled(phrases.few if least else phrases.unknown, words)
+    if abs(yes / tried - future["probability"]) > SENT:
+        return _filled(phrases.lowered, words)
     return _filled(phrases.same if future.get("records") == "same" else phrases.stay, words)
 
 
@@ -200,18 +188,14 @@ def _how_far(stressed: Mapping[str, Any] | None, phrases: PromisePhrases, labels
     column, direction, limit = stressed["column"], stressed["direction"], stressed["holds_up_to"]
     label = labels.get(column, column.replace("_", " "))
     kind = SPECIAL.get((column, direction), {"down": "low", "up": "high"}[direction] if label else "unnamed")
-    yes, tried = round(stressed["lowest"] * stressed["models"]), stressed["models"]
-    strengths = [point["strength"] for point in stressed["curve"] if point["strength"] > 0.0]
-    at = stressed.get("strength", strengths[-1])
-    degree = "strong" if at >= strengths[-1] else "mild" if at <= strengths[0] else "medium"
-    words = {"yes": yes, "tried": tried, "column": label, "kinds": {**ENGLISH.kinds, **phrases.kinds}[degree]}
-    lowered, whole = abs(yes / tried - stressed["lowest"]) > SENT, limit is not None and limit >= strengths[-1]
-    if whole and lowered:
-        return ""
-    if whole:
-        return _filled(phrases.holds, words | {"far": _filled({**ENGLISH.far, **phrases.far}[kind], words)})
-    sentence = phrases.holds_less if lowered else phrases.holds_not if limit is None else phrases.holds_partly
-    return _filled(sentence, words | {"change": _filled({**ENGLISH.change, **phrases.change}[kind], words)})
+    counted, words = stressed["lowest"] * stressed["models"], {"column": label}
+    if limit is not None and limit >= stressed["curve"][-1]["strength"]:
+        # Less is promised than these models accept: what they accept is no promise.
+        if abs(round(counted) - counted) > SENT * stressed["models"]:
+            return ""
+        return _filled(phrases.holds, {"far": _filled({**ENGLISH.far, **phrases.far}[kind], words)})
+    change = _filled({**ENGLISH.change, **phrases.change}[kind], words)
+    return _filled(phrases.holds_not if limit is None else phrases.holds_partly, {"change": change})
 
 
 def _models(future: Mapping[str, Any], phrases: PromisePhrases) -> str:

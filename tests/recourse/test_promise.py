@@ -14,9 +14,8 @@ LANGUAGES = {"page": ENGLISH} | {
     tag: language.promise for tag, language in Templates.read("general", None, "en").languages.items()
 }
 SHARE = re.compile(r"(in|of|von) 100\b[^.`;]*\b(models?|Modell\w*)\b[^.`;]*\b(accept|say|do|nehmen)\b[^.]*")
-HOLDS = "It also holds if, bit by bit,"
-OTHERS = "11 of 12 such models accept this; other changes may break it."
-AT_WORST = "at worst, 11 of 12 such models accept this."
+HOLDS = "If, bit by bit,"
+OTHERS = "most such models still accept this; other changes may break it."
 CONDITION = re.compile(r"\b(if|wenn|whether)\b", re.IGNORECASE)
 
 
@@ -55,7 +54,7 @@ def test_where_nothing_can_be_promised_no_share_is() -> None:
         "Even if applicants stay as they are, count on no more than 9 in 100 retrained models to accept this."
     )
     assert promise_text(future(low=0.098, high=0.702) | {"probability": 0.4}) == (
-        "Even if applicants stay as they are, most retrained models that were tried refuse this; do not count on a yes."
+        "Even if applicants stay as they are, do not count on retrained models to accept this."
     )
     assert promise_text(future(low=0.004, high=0.9)) == (
         "Even if applicants stay as they are, how many retrained models accept this is not known."
@@ -65,13 +64,13 @@ def test_where_nothing_can_be_promised_no_share_is() -> None:
 @pytest.mark.parametrize(
     ("column", "limit", "said"),
     [
-        ("@score", 1.0, f"{HOLDS} applicants get as weak as the weaker half of yours: {OTHERS}"),
-        ("@score", 0.5, f"If applicants get weaker, it holds only up to a point: {AT_WORST}"),
-        ("@score", None, f"If applicants get weaker, it may not hold: {AT_WORST}"),
-        ("@label", 1.0, f"{HOLDS} the odds of a good outcome halve: {OTHERS}"),
-        ("@answers", None, f"If people who follow such advice fail, it may not hold: {AT_WORST}"),
-        ("income", 1.0, f"{HOLDS} applicants get like the half of yours with the lowest income: {OTHERS}"),
-        ("income", None, f"If low values of income get more frequent, it may not hold: {AT_WORST}"),
+        ("@score", 1.0, f"{HOLDS} applicants get as weak as the weaker half of yours, {OTHERS}"),
+        ("@score", 0.5, "If applicants get weaker, it may hold only up to a point."),
+        ("@score", None, "If applicants get weaker, it may not hold."),
+        ("@label", 1.0, f"{HOLDS} the odds of a good outcome halve, {OTHERS}"),
+        ("@answers", None, "If people who follow such advice fail, it may not hold."),
+        ("income", 1.0, f"{HOLDS} applicants get like the half of yours with the lowest income, {OTHERS}"),
+        ("income", None, "If low values of income get more frequent, it may not hold."),
     ],
 )
 def test_how_far_it_holds_is_said_and_not_how_likely_that_is(column: str, limit: float | None, said: str) -> None:
@@ -122,12 +121,13 @@ def test_a_lowered_promise_counts_no_models(language: str, low: float, probabili
         for share in (probability, round(60 * probability) / 60)
     )
     assert "60" not in lowered
-    assert language == "page" or low == 0.3 or "60" in counted, "what promises too little counts none"
+    assert ("60" in counted) == (low == 0.62 and language != "page"), "what promises too little counts none"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("limit", [None, 0.5, 1.0])
-def test_a_lowered_share_under_stress_counts_no_models(language: str, limit: float | None) -> None:
+def test_of_models_under_stress_no_number_is_said(language: str, limit: float | None) -> None:
+    """They are of all strengths together; and where less is promised than they accept, not even that most accept."""
     counted, lowered = stressed(limit), stressed(limit)
     lowered["lowest"] -= 0.123
     with_counts, without = (
@@ -136,9 +136,9 @@ def test_a_lowered_share_under_stress_counts_no_models(language: str, limit: flo
         )
         for one in (counted, lowered)
     )
-    assert re.search(r"\d", with_counts)
-    assert not re.search(r"\d", without)
-    assert (without == "") == (limit == 1.0), "what is less certain is said"
+    assert with_counts
+    assert not re.search(r"\d", with_counts + without)
+    assert without == ("" if limit == 1.0 else with_counts), "what is less certain is said"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
