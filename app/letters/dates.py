@@ -57,6 +57,12 @@ def span(answer: Json, months: float, valid_months: float, language: Language, *
     return about_text(months, language.phrases), end.isoformat()
 
 
+def by_years(feature: Feature) -> bool:
+    """Whether time changes a feature by whole years, as on a birthday."""
+    clock = feature.moves_with_time
+    return clock is not None and feature.type is FeatureType.INTEGER and abs(clock.per_year) <= 1.0
+
+
 def moves(feature: Feature, months: float) -> bool:
     """Whether time alone changes a feature within so many months, as the search counts time."""
     clock = feature.moves_with_time

@@ -84,6 +84,7 @@ def notice_of(
     answer, factual = facts.answer, facts.answer["factual"]
     features = {feature.name: _in(feature, language) for feature in facts.features}
     valid_months, valid_until = dates.validity(answer)
+    timed = any(dates.moves(feature, valid_months) for feature in facts.features)
     digits = digits_apart(facts.threshold, _probabilities(answer))
     found = [one for one in answer["counterfactuals"] if len(_steps(one)) <= MOST_STEPS]
     promises = [_promise(facts, one["validity"], features, language, states=_states(facts, one)) for one in found]
@@ -91,7 +92,7 @@ def notice_of(
     same = takewhile(lambda said: len(set(said)) == 1, zip(*promises, strict=False))
     alike = [said[0] for said in same] if len(promises) > 1 else []
     ways = tuple(
-        _way(facts, one, number, features, language, valid_months, digits, said[len(alike) :])
+        _way(facts, one, number, features, language, valid_months, timed, digits, said[len(alike) :])
         for number, (one, said) in enumerate(zip(found, promises, strict=True), start=1)
     )
     reasons = facts.reasons or {"reasons": (), "against": None}
@@ -116,7 +117,8 @@ def notice_of(
         applied_on=None if applied_on is None else language.date_text(applied_on.isoformat()),
         asked=tuple(_lines([one.name for one in facts.features if one.terms], facts.applicant, features, language)),
         missing=missing,
-        timed=any(dates.moves(feature, valid_months) for feature in facts.features),
+        timed=timed,
+        years=any(map(dates.by_years, facts.features)),
         unseen=any(UNSEEN_WARNING in warning for warning in answer.get("warnings", ())),
         precluded=(answer.get("precluded") or {}).get("status") == "proven",
         accepts_some=bool((answer.get("nearest") or {}).get("favourable")),
@@ -276,10 +278,10 @@ def _compared(against: Json, language: Language) -> str:
     return text.replace("{n}", language.count_text(against["records"]))
 
 
-def _ages(facts: Facts, one: Json) -> bool:
-    """Whether the accepted record is one in which time has changed something."""
-    moving = [feature.name for feature in facts.features if feature.moves_with_time]
-    return any(one["applicant"][name] != facts.applicant[name] for name in moving)
+def _aged(facts: Facts, one: Json) -> list[Feature]:
+    """What time has changed in the accepted record."""
+    moving = (feature for feature in facts.features if feature.moves_with_time)
+    return [feature for feature in moving if one["applicant"][feature.name] != facts.applicant[feature.name]]
 
 
 def _probabilities(answer: Json) -> list[float | None]:
@@ -299,28 +301,39 @@ def _accepted(found: Json) -> AcceptedValues:
 
 
 def _steps(one: Json) -> list[str]:
-    """Names of the features that the applicant changes on this way, in order; a value to state comes first."""
-    own = (change for change in changes_in_order(one) if not change.get("by_time"))
-    return [change["feature"] for change in sorted(own, key=lambda change: change["from"] is not None)]
+    """Names of the features that the applicant changes on this way, in order.
+
+    A value to state comes first, unless the steps before it are enough.
+    """
+    own = [change for change in changes_in_order(one) if not change.get("by_time")]
+    if _enough(one) is None:
+        own.sort(key=lambda change: change["from"] is not None)
+    return [change["feature"] for change in own]
 
 
 def _enough(one: Json) -> int | None:
-    """After how many steps today's model says yes; None where it takes all of them, or was not asked."""
-    steps = one.get("steps") or []
+    """After how many steps today's model says yes.
+
+    None where it takes all of them, was not asked, or was asked about one of several values to state.
+    """
+    steps, stated = one.get("steps") or [], {change["feature"] for change in one["changes"] if change["from"] is None}
     first = next((k for k, step in enumerate(steps, start=1) if step["favourable"]), len(steps))
-    return first if first < len(steps) else None
+    alone = stated.isdisjoint(step["feature"] for step in steps[:first])
+    return first if first < len(steps) and alone else None
 
 
 def _way(
     facts: Facts, one: Json, number: int, features: Mapping[str, Feature], language: Language, valid_months: float,
-    digits: int, promise: Sequence[str],
+    timed: bool, digits: int, promise: Sequence[str],
 ) -> NoticeWay:  # fmt: skip
     # Answers of earlier releases lack some of these.
     current = one["validity"]["current"]
     months, points = one.get("takes_months", 0.0), current.get("points")
     accepted = {c["feature"]: _accepted(c["accepted"]) for c in one["changes"] if c.get("accepted")}
-    known, aged = not _states(facts, one), _ages(facts, one)
-    time, until = dates.span(facts.answer, months, valid_months, language, dated=aged)
+    known, aged, steps = not _states(facts, one), _aged(facts, one), _steps(one)
+    dated = months > 0.0 and (timed or bool(aged))
+    time, until = dates.span(facts.answer, months, valid_months, language, dated=dated)
+    day = language.date_text(until)
     return NoticeWay(
         number=number,
         steps=tuple(
@@ -328,24 +341,23 @@ def _way(
                 features[name], features[name].parse(facts.applicant[name]),
                 features[name].parse(one["applicant"][name]), language.phrases, accepted=accepted.get(name),
             )
-            for name in _steps(one)
+            for name in steps
         ),
         time=None if months <= 0.0
-        else fill(
-            language.takes_to if aged else language.takes,
-            {"time": time, "date": language.date_text(until)},
-        ),
+        else fill(language.takes_to if dated else language.takes, {"time": time, "date": day}),
         late=months > valid_months,
         tight=TIGHT * valid_months < months <= valid_months,
-        aged=aged,
+        day=day if dated else None,
         counted=tuple(
-            change_text(
-                features[change["feature"]], features[change["feature"]].parse(change["from"]),
-                features[change["feature"]].parse(change["to"]), language.phrases, after_months=months,
-            ).rstrip(".")
-            for change in one["changes"] if change.get("by_time")
+            _lines(
+                [other.name for other in facts.features
+                 if dated and not other.protected and other.name not in steps
+                 and (other in aged or dates.moves(other, valid_months))],
+                one["applicant"], features, language,
+            )
         ),
-        enough=None if aged or not known else _enough(one),
+        birthday=not steps and bool(aged) and all(map(dates.by_years, aged)),
+        enough=_enough(one),
         rating=None
         if current["probability"] is None or points is not None or not known
         else language.rating_text(current["probability"], digits),

@@ -56,21 +56,23 @@ class NoticeWay(AnswerPart):
     time: str | None
     """How long it takes; null where the model says nothing of it."""
     late: bool
-    """Whether it takes longer than the letter is valid."""
+    """Whether that is longer than the letter is valid."""
     tight: bool
-    """Whether it takes nearly as long as that."""
-    aged: bool
-    """Whether time itself changes something until then."""
+    """Whether it is nearly as long."""
+    day: str | None
+    """For which day it is, where time changes something."""
     counted: tuple[str, ...]
-    """What that is, but for what no letter names."""
+    """What it assumes of that day."""
+    birthday: bool
+    """Whether a count of years alone makes the yes."""
     enough: int | None
-    """After how many steps today's model says yes; null where that takes all, or is unknown."""
+    """How many steps today's model needs; null where all, or unknown."""
     rating: str | None
-    """The model's rating then; null where it has points, or a value is not known yet."""
+    """The model's rating then; null where it has points, or a value is unknown."""
     points: str | None
     """Its points then, likewise."""
     promise: str | None
-    """What can be promised of future models beyond `alike`, likewise."""
+    """What is promised beyond `alike`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,12 +111,14 @@ class Notice(AnswerPart):
     """Neither where the model was not asked in time."""
     timed: bool
     """Whether time changes the application."""
+    years: bool
+    """Whether the model counts years, such as an age."""
     unseen: bool
     """Whether values are unlike those of the records."""
     precluded: bool
     """Whether the model is proven to refuse all within reach."""
     accepts_some: bool
-    """Whether today's model accepts changes, but none lasts as asked."""
+    """Whether it accepts changes, but none lasts as asked."""
     limited: bool
     """Whether the request rules changes out."""
     left_out: tuple[str, ...]

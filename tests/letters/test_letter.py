@@ -43,6 +43,10 @@ FEATURES = (
     Feature(name="age", type=FeatureType.INTEGER, moves_with_time=MovesWithTime(per_year=1), protected=True),
 )  # fmt: skip
 
+JOB = Feature(name="late", type=FeatureType.INTEGER, label="Late payments", moves_with_time=MovesWithTime(per_year=12),
+              words={"de": Words(label="Verspätungen")})  # fmt: skip
+"""A count of months, which a letter of three months sees change."""
+
 ROOT = Path(__file__).parents[2]
 APPLICANT = {"amount": 20800, "late": -9, "guarantor": False, "housing": None, "age": 30}
 LENDER = Lender(name="Bank & <Sons>", address=("1 Street", "Town"), contact="a@b.example", authority="The Agency",
@@ -136,10 +140,10 @@ def test_a_refusal_in_english() -> None:
         "The most important of these comes first. The codes in brackets are for our own use. -",
         "begin at once, and ask us if it takes longer",
         "The model itself has assessed your application as it would then be and accepts it. It does so up to and",
-        "that we still use this model, that by then you have done all of this, that this stays so until we decide and "
-        "that nothing else in your application changes, not even your age. With figures other than those",
-        "Tell us as soon as you have done all of this, by 31 May 2026 at the latest, and send proof of it. Only then "
-        "do we decide, about your application as it then is and with the model that we then use. For this, and if you",
+        "that we still use this model, that by then you have done all of this, that this stays so and that nothing "
+        "else in your application changes. With figures other than",
+        "Tell us as soon as you have done all of this, and send proof of it, in good time for us to decide by 31 May "
+        "2026. Only then do we decide anew, about your application as it then is and with the model that we then use.",
     ):
         assert part in letter
 
@@ -169,13 +173,13 @@ def test_a_refusal_in_german() -> None:
         "- Verspätungen: keine Angaben -",
         "- Bürgschaft: nein -",
         "- Wohnen: keine Angabe Was",
-        "ändert, nimmt ihn das heutige Modell damit an, auch wo Gründe von oben bestehen bleiben (angenommene Dauer: "
+        "ändert, nimmt ihn das heutige Modell damit an, auch wo Gründe von oben bestehen bleiben (geschätzte Dauer: "
         "etwa 90 Tage): 1.",
         "das Wichtigste zuerst (die Kürzel in eckigen Klammern sind für uns):",
-        "2026, wenn wir dieses Modell weiter verwenden, Sie bis dahin alles umgesetzt haben, das bis zu unserer "
-        "Entscheidung so bleibt und sich sonst nichts an Ihrem Antrag ändert, auch nicht Ihr Alter.",
-        "Sobald Sie alles umgesetzt haben, spätestens am 31. Mai 2026, teilen Sie uns das mit und weisen Sie es nach. "
-        "Erst dann entscheiden wir: über Ihren Antrag, wie er dann ist, mit dem Modell, das wir dann verwenden.",
+        "2026, wenn wir dieses Modell weiter verwenden, Sie bis dahin alles umgesetzt haben, das so bleibt und "
+        "sich sonst nichts an Ihrem Antrag ändert.",
+        "Teilen Sie uns mit, sobald Sie alles umgesetzt haben, mit Nachweis und so früh, dass wir "
+        "bis zum 31. Mai 2026 entscheiden können. Erst dann entscheiden wir neu: über Ihren Antrag, wie er dann ist,",
         "1. Kreditbetrag senken: 15.700 EUR statt 20.800 EUR. 2. Jemanden finden, der bürgt.",
         "mindestens 94",
         "Das gilt bis einschließlich 31. Mai 2026, wenn",
@@ -224,7 +228,7 @@ def test_who_only_waits_is_not_told_to_do_anything(language: str) -> None:
         letter = " ".join(written(language, counterfactuals=[one | {"changes": []}]).split())
         assert "need not change anything" in letter or "müssen Sie nichts ändern" in letter
         assert (
-            "once the time assumed has passed." in letter or "wenn die angenommene Dauer vorbei ist." in letter
+            "once the time assumed has passed." in letter or "wenn die geschätzte Dauer vorbei ist." in letter
         ) is late
         assert (
             "this time has passed by then and" in letter or "diese Zeit bis dahin vergangen ist" in letter
@@ -234,34 +238,35 @@ def test_who_only_waits_is_not_told_to_do_anything(language: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "said"), [("en", " changes with time, too"), ("de", " ändert sich auch mit der Zeit")]
-)
+    ("language", "said"),
+    [("en", ("time changes it, too", " changes with time, too")),
+     ("de", ("die Zeit ändert", "sich auch mit der Zeit"))],
+)  # fmt: skip
 def test_a_yes_for_today_is_said_to_be_where_time_changes_applications(
-    language: str, said: str, monkeypatch: pytest.MonkeyPatch
+    language: str, said: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = Feature(name="late", type=FeatureType.INTEGER, label="Months", moves_with_time=MovesWithTime(per_year=12))
-    for features, times in ((FEATURES, 0), ((FEATURES[0], job, *FEATURES[2:]), 1)):  # nobody ages by a quarter
+    for features, times in ((FEATURES, 0), ((FEATURES[0], JOB, *FEATURES[2:]), 1)):  # nobody ages by a quarter
         monkeypatch.setitem(notice.__globals__, "FEATURES", features)
         offer = {"terms": {"amount": 9000}, "applicant": APPLICANT | {"amount": 9000}}
         templates = shipped("general")
         yes = {"factual": {"probability": 0.9, "score": 1.0, "favourable": True}, "counterfactuals": []}
-        for states_offer, changes in ((False, {}), (True, {"offer": offer, "counterfactuals": []}), (False, yes)):
+        today = {"counterfactuals": [way(amount=15700)]}
+        for states_offer, changes in ((False, today), (True, {"offer": offer, "counterfactuals": []}), (False, yes)):
             told = notice(templates, language, reasons=None, states_offer=states_offer, **changes)
             letter = " ".join(templates.text(told).split())
-            assert letter.count(said) == times
+            assert sum(map(letter.count, said)) == times
             dated = "including 31 May 2026" in letter or "einschließlich 31. Mai 2026" in letter
             assert dated is (times == 0), "of a yes that time may take, no day is named"
 
 
-def test_what_time_does_is_no_step() -> None:
+def test_what_time_does_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
     one = way(amount=15700, months=2.0, age=31)
     one["changes"] = [*one["changes"][:1], change("late", 0, by_time=True)]
+    one["applicant"]["late"] = 0
+    monkeypatch.setitem(notice.__globals__, "FEATURES", (FEATURES[0], JOB, *FEATURES[2:]))
     letter = " ".join(written(reasons=None, counterfactuals=[one]).split())
     assert "2. Late" not in letter
-    assert (
-        "until then and assume of that day: late payments: 0. On another day, or if this is otherwise then, the"
-        in letter
-    )
+    assert "2 May 2026 (assumed of that day: Late payments: 0); earlier or later" in letter
 
 
 def spelt(text: str) -> str:
@@ -315,11 +320,11 @@ def test_a_way_that_takes_longer_than_the_answer_is_valid_is_no_promise(language
     assert both.index(anew) < both.index("Way 2" if language == "en" else "Weg 2")
     assert accepts in both
     ends = {
-        "en": "Tell us as soon as you have done all the steps of way 2, by",
-        "de": "Sobald Sie alle Schritte von Weg 2 umg",
+        "en": "Tell us as soon as you have done all the steps of way 2, and send",
+        "de": "sobald Sie alle Schritte von Weg 2 umg",
     }
     assert ends[language] in both
-    assert not any(said in letter(late) for said in ("Tell us as soon as", "Sobald Sie alles umgesetzt"))
+    assert not any(said in letter(late) for said in ("Tell us as soon as", "sobald Sie alles umgesetzt"))
 
 
 @pytest.mark.parametrize(
@@ -710,7 +715,7 @@ def test_a_stated_value_has_its_range_and_no_numbers_of_a_single_value() -> None
                            ("de", "Wohnen angeben: Dieser Weg gilt für: „Miete“ oder „Eigentum“.")):  # fmt: skip
         letter = " ".join(written(language, counterfactuals=[one]).split())
         assert said in letter
-        assert "for the values named only" in letter or "nur für die genannten Werte" in letter
+        assert "for every value that this step allows" in letter or "jeden Wert, den dieser Schritt zulässt" in letter
         assert "92" not in letter, "the chance is that of one value"
         assert "new versions" not in letter
         assert "neuen Fassungen" not in letter
@@ -817,17 +822,19 @@ def test_a_value_is_not_compared_with_one_that_reads_alike() -> None:
 @pytest.mark.parametrize(
     ("language", "lines"),
     [
-        ("en", "If nothing else in your application changes, not even your age, and we go on using today's model, it "
-               "accepts these terms up to and including 31 May 2026, without the changes below. A new version of our "
-               "model may refuse them. Tell us by 31 May 2026 if you want these terms: only then do we decide, with "
-               "the model that we then use; if we say yes, you will see the instalment before you sign. - Loan amount: "
-               "9,000 EUR (in your application: 20,800 EUR) - Guarantor: no (as in your application) What you can"),
-        ("de", "Wenn sich sonst nichts an Ihrem Antrag ändert, auch nicht Ihr Alter, und wir das heutige Modell "
+        ("en", "If nothing else in your application changes and we go on using today's model, it accepts these terms "
+               "up to and including 31 May 2026, without the changes below. A new version of our model may refuse "
+               "them. Tell us if you want these terms, in good time for us to decide by 31 May 2026: only then do we "
+               "decide anew, after our other checks and with the model that we then use; if we say yes, you will see "
+               "the instalment before you sign. - Loan amount: 9,000 EUR (in your application: 20,800 EUR) - "
+               "Guarantor: no (as in your application) What you can"),
+        ("de", "Wenn sich sonst nichts an Ihrem Antrag ändert und wir das heutige Modell "
                "weiter verwenden, nimmt es ihn bis einschließlich 31. Mai 2026 zu diesen Bedingungen an, ohne die "
-               "Änderungen unten. Eine neue Fassung unseres Modells könnte sie ablehnen. Teilen Sie uns bis zum "
-               "31. Mai 2026 mit, ob Sie diese Bedingungen möchten: Erst dann entscheiden wir, mit dem Modell, das wir "
-               "dann verwenden; sagen wir Ja, erfahren Sie Ihre Rate, bevor Sie unterschreiben. - Kreditbetrag: "
-               "9.000 EUR (in Ihrem Antrag: 20.800 EUR) - Bürgschaft: nein (wie beantragt) Was Sie"),
+               "Änderungen unten. Eine neue Fassung unseres Modells könnte sie ablehnen. Möchten Sie diese "
+               "Bedingungen, sagen Sie es uns so früh, dass wir bis zum 31. Mai 2026 entscheiden können: Erst dann "
+               "entscheiden wir neu, mit dem Modell, das wir dann haben, und nach den übrigen Prüfungen; sagen wir Ja, "
+               "erfahren Sie Ihre Rate, bevor Sie unterschreiben. - Kreditbetrag: 9.000 EUR (in Ihrem Antrag: 20.800 "
+               "EUR) - Bürgschaft: nein (wie beantragt) Was Sie"),
     ],
 )  # fmt: skip
 def test_other_terms_are_stated_with_their_condition_where_the_lender_wants_that(language: str, lines: str) -> None:
@@ -926,10 +933,11 @@ def test_what_is_promised_alike_of_several_ways_is_said_once(language: str, said
     ("language", "cannot_tell", "sure"),
     [
         ("en", ("we cannot promise that a new version of our model would then accept your application.",
-                "36 of 60 new versions of our model that we tried would then refuse your"),
+                "do not count on a new version of our model to accept your application."),
          "like the 60 that we tried; it is not"),
         ("de", ("können wir nicht zusagen, dass eine neue Fassung unseres Modells Ihren Antrag dann annimmt.",
-                "lehnen 36 von 60 neuen Fassungen"), "wie die 60 entstehen, die wir ausprobiert haben; wie"),
+                "rechnen Sie nicht damit, dass eine neue Fassung unseres Modells"),
+         "wie die 60 entstehen, die wir ausprobiert haben; wie"),
     ],
 )  # fmt: skip
 def test_an_interval_around_half_tells_nothing(language: str, cannot_tell: tuple[str, str], sure: str) -> None:
@@ -940,7 +948,7 @@ def test_an_interval_around_half_tells_nothing(language: str, cannot_tell: tuple
         letter = " ".join(written(language, counterfactuals=[one]).split())
         assert [said in letter for said in cannot_tell] == [not tells and share >= 0.5, not tells and share < 0.5]
         assert letter.count(sure) == tells
-        assert ("36 of 60" in letter or "36 von 60" in letter) is (share == 0.4), "it would read as a chance of a yes"
+        assert "36" not in letter, "it would read as a chance of a yes"
         assert (" in 100" in letter or " von 100 n" in letter) is tells
         refused = "most new versions of our model would then refuse" in letter or "lehnen die meisten neuen" in letter
         assert refused is (interval[1] < 0.5)
@@ -961,23 +969,39 @@ def test_the_day_that_is_named_is_that_on_which_the_time_named_ends(months: floa
 
 
 @pytest.mark.parametrize(
-    ("language", "said"), [("en", "and not from a birthday"), ("de", "und nicht ab dem Geburtstag")]
+    ("language", "said"), [("en", "you have a birthday before we"), ("de", "enn Sie vor unserer Entscheidung Geb")]
 )
-def test_who_has_a_birthday_before_the_day_reads_that_it_is_not_counted(language: str, said: str) -> None:
+def test_who_has_a_birthday_before_the_decision_reads_that_it_may_differ(
+    language: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The search rounds years down; that of a year from today is the first that it counts."""
-    unmoved = {"en": "not even your age", "de": "auch nicht Ihr Alter"}[language]
-    for one, counted in ((way(amount=15700, months=2.5, age=31), True), (way(amount=15700, months=2.5), False)):
-        letter = " ".join(written(language, counterfactuals=[one]).split())
-        assert letter.count(said) == counted
-        assert letter.count(unmoved) == (not counted)
+    yes = {"factual": {"probability": 0.9, "score": 1.0, "favourable": True}, "counterfactuals": []}
+    for features, counts in ((FEATURES, 1), ((*FEATURES[:4], replace(FEATURES[4], moves_with_time=None)), 0)):
+        monkeypatch.setitem(notice.__globals__, "FEATURES", features)
+        for one in (way(amount=15700, months=2.5), way(months=2.0, age=31)):
+            letter = written(language, counterfactuals=[one])
+            assert " ".join(letter.split()).count(said) == counts
+        assert " ".join(written(language, reasons=None, **yes).split()).count(said) == counts
 
 
-@pytest.mark.parametrize(("language", "said"), [("en", "Tell us as soon as"), ("de", "teilen Sie uns das mit")])
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "ask us again after your next birthday"), ("de", "nach Ihrem nächsten Geburtstag")]
+)
+def test_a_yes_that_only_an_age_makes_may_come_with_a_birthday(
+    language: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(notice.__globals__, "FEATURES", (FEATURES[0], JOB, *FEATURES[2:]))
+    for values, alone in (({"age": 31}, True), ({"age": 31, "late": 3}, False)):
+        waiting = way(months=12.0, **values) | {"changes": []}
+        assert (said in " ".join(written(language, counterfactuals=[waiting]).split())) is alone
+    assert said not in " ".join(written(language, counterfactuals=[way(months=12.0, amount=9, age=31)]).split())
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "Tell us as soon as"), ("de", "Teilen Sie uns mit")])
 def test_a_letter_says_once_when_to_come_back(language: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     enough = way(amount=15700, guarantor=True)
     enough["steps"] = [{"feature": "guarantor", "favourable": True}, {"feature": "amount", "favourable": True}]
-    job = Feature(name="late", type=FeatureType.INTEGER, label="Months", moves_with_time=MovesWithTime(per_year=12))
-    for features in (FEATURES, (FEATURES[0], job, *FEATURES[2:])):
+    for features in (FEATURES, (FEATURES[0], JOB, *FEATURES[2:])):
         monkeypatch.setitem(notice.__globals__, "FEATURES", features)
         letter = " ".join(written(language, counterfactuals=[enough]).split())
         assert letter.count(said) == 1
@@ -1043,13 +1067,13 @@ def test_no_way_that_ends_in_time_is_said_to_end_after_the_letter(language: str,
     ("language", "said"),
     [
         ("en", ("most new versions of our model would then refuse your application: at most 13 in 100 accept it. Tell",
-                "36 of 60 new versions of our model that we tried would then refuse your application; do",
+                "do not count on a new version of our model to accept your application. Tell",
                 "at least 94 in 100 new versions of our model would then accept your application too (60 of the 60",
                 "A new version of our model may refuse them. Tell")),
         ("de", ("lehnen die meisten neuen Fassungen unseres Modells Ihren Antrag dann ab: Höchstens 13 von 100 nehmen",
-                "lehnen 36 von 60 neuen Fassungen unseres Modells, die wir ausprobiert haben, Ihren",
+                "rechnen Sie nicht damit, dass eine neue Fassung unseres Modells Ihren Antrag dann annimmt.",
                 "nehmen mindestens 94 von 100 neuen Fassungen unseres Modells Ihren Antrag dann ebenfalls an (60 von",
-                "Eine neue Fassung unseres Modells könnte sie ablehnen. Teilen")),
+                "Eine neue Fassung unseres Modells könnte sie ablehnen. Möchten Sie")),
     ],
 )  # fmt: skip
 def test_other_terms_that_most_models_would_refuse_are_said_to_be(language: str, said: tuple[str, ...]) -> None:
@@ -1167,20 +1191,52 @@ def test_no_stress_names_what_no_letter_names(language: str) -> None:
 
 @pytest.mark.parametrize(
     ("language", "said"),
-    [("en", ("4 versions trained for mild ch", "8 versions trained for mild and m", "12 versions trained for mil")),
-     ("de", ("4 für leichte Änderungen", "8 für leichte und mittlere", "12 für leichte bis starke"))],
+    [("en", ("do not count on this", "this may not hold", "most of the few versions")),
+     ("de", ("verlassen Sie sich nicht darauf", "gilt das vielleicht nicht mehr", "meisten der wenigen"))],
 )  # fmt: skip
-def test_versions_trained_for_mild_changes_are_not_said_to_be_of_strong_ones(
-    language: str, said: tuple[str, str, str]
-) -> None:
+def test_models_under_stress_are_not_counted(language: str, said: tuple[str, str, str]) -> None:
+    """The 12 are of all strengths together: of the strongest alone, 0 of 4 may accept."""
     one = way(amount=15700, share=1.0)
     curve = [{"strength": at, "share": 0.75} for at in (0.0, 0.25, 0.5, 1.0)]
-    for part, (strength, models) in zip(said, ((0.25, 4), (0.5, 8), (1.0, 12)), strict=True):
+    for limit, expected in zip((None, 0.5, 1.0), said, strict=True):
         one["validity"]["future"]["stressed"] = {
-            "holds_up_to": None, "column": "late", "direction": "up", "lowest": 0.75, "strength": strength,
-            "models": models, "curve": curve,
+            "holds_up_to": limit, "column": "late", "direction": "up", "lowest": 0.75, "strength": 1.0, "models": 12,
+            "curve": curve,
         }  # fmt: skip
-        assert part in " ".join(written(language, counterfactuals=[one]).split())
+        letter = " ".join(written(language, counterfactuals=[one]).split())
+        assert [part in letter for part in said] == [part == expected for part in said]
+        assert "12" not in letter[letter.index("94 in 100" if language == "en" else "94 von 100") :]
+
+
+@pytest.mark.parametrize(
+    ("language", "day", "enough"),
+    [("en", "This yes is for 2 April 2026 (assumed of that day: Late payments: 2); earlier", "On the day named, the"),
+     ("de", "Dieses Ja gilt für den 2. April 2026 (angenommen für diesen Tag: Verspätungen: 2)", "Am genannten")],
+)  # fmt: skip
+def test_a_yes_that_depends_on_the_day_names_it(
+    language: str, day: str, enough: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no month is full by then; and no other day is said to be early enough."""
+    monkeypatch.setitem(notice.__globals__, "FEATURES", (FEATURES[0], JOB, *FEATURES[2:]))
+    monkeypatch.setitem(APPLICANT, "late", 2)
+    one = way(amount=15700, guarantor=True, months=1.0)
+    one["steps"] = [{"feature": "guarantor", "favourable": True}, {"feature": "amount", "favourable": True}]
+    letter = " ".join(written(language, reasons=None, counterfactuals=[one]).split())
+    assert day in letter
+    assert enough in letter
+    assert letter.count("31 May 2026") + letter.count("31. Mai 2026") == 0
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_a_value_need_not_be_stated_where_the_steps_before_it_are_enough(language: str) -> None:
+    for first, order in (("amount", (False, True)), ("housing", (True, False)), (None, (True, False))):
+        one = way(amount=15700, housing="owned")
+        second = "housing" if first == "amount" else "amount"
+        one["steps"] = [{"feature": first or "amount", "favourable": bool(first)},
+                        {"feature": second if first else "housing", "favourable": True}]  # fmt: skip
+        (told,) = notice(shipped("general"), language, counterfactuals=[one]).ways
+        assert tuple("ousing" in step or "Wohnen" in step for step in told.steps) == order
+        assert told.enough == (1 if first == "amount" else None), "of a stated value, one of several was asked about"
 
 
 @pytest.mark.parametrize(("language", "once"), [("en", "at least 94 in 100"), ("de", "mindestens 94 von 100")])
