@@ -5,8 +5,7 @@ scored by the black box.
 
 ==============  =======================================================================================================
 linear model    the rate is a margin (`linear_margin`): an exact search with that margin, nothing to improve
-gradients       descent on the paper's objective from many starts, then exact searches on the linearisation at legal
-                records; rates to first order
+gradients       exact searches on the linearisations at legal records, then single moves; rates to first order
 a single tree   the nearest legal records in its favourable boxes, at several depths; rates exact (theorem 2)
 anything else   searches on the local linear model with growing margins; rates measured on the black box
 ==============  =======================================================================================================
@@ -29,7 +28,6 @@ from typing import Annotated, Any
 import numpy as np
 from annotated_types import Interval
 from jaxtyping import Float
-from scipy.special import ndtri
 
 from app.errors import DegenerateSurrogate, Fault
 from app.recourse.candidates import HAIR, Candidates
@@ -40,23 +38,27 @@ from app.recourse.models.meter import Meter
 from app.recourse.models.tree_boxes import Boxes
 from app.recourse.numerics.linalg import unique_rows
 from app.recourse.problem import RecourseProblem
-from app.recourse.robustness.invalidation import NOISE_LAWS, NoiseLaw, linear_margin, noise_faults
+from app.recourse.robustness.invalidation import (
+    NOISE_LAWS,
+    NoiseLaw,
+    invalidation_rate_linear,
+    linear_margin,
+    noise_faults,
+)
 from app.recourse.robustness.measured_invalidation import Estimator, MeasuredInvalidation, Rates
 from app.recourse.search.cheapest import Search
-from app.recourse.search.gradient import Hull, descend
+from app.recourse.search.local_moves import SingleMoves
 from app.recourse.search.tree_leaves import rows_in_boxes
 from app.recourse.surrogate.boundary import SamplerParams
 from app.recourse.surrogate.local import local_linear
 from app.recourse.surrogate.tree import distil
 
-COST_WEIGHTS = np.array([0.02, 0.1, 0.3, 1.0])
-"""Of the descent's objective, all at once: the paper sweeps one down until its target is met."""
-STEPS, STEP = 20, 0.2
-"""Of the descent; the size in encoded units."""
-CURVATURE_STEP = 1e-3
-"""Of the finite difference of the gradient, encoded units."""
 BEGINNINGS = 4
-"""Records from which the search on linearisations begins."""
+"""Records at which each further round linearises."""
+NEAREST = 3
+"""Accepted records near the applicant's from which the search on linearisations begins too."""
+POLISHED, DEEP = 3, 0.5
+"""Times that single moves from the best record are tried; the share of the target that is well beyond it."""
 LINEARISATIONS = 4
 """Of the model, one after another, from each beginning."""
 DEEPER = np.array([0.0, 0.25, 0.5, 1.0, 2.0, 4.0])
@@ -162,7 +164,9 @@ class _Probe(MeasuredInvalidation):
         )
 
     def _by_gradient(self) -> Candidates:
-        return self._from_pool(self._linearised(self._beginnings()), self.first_order, proven=None)
+        rows_raw = self._polished(self._linearised(self._beginnings()))
+        estimate = None if self.black_box.piecewise_linear else self.screened
+        return self._from_pool(rows_raw, self.first_order, proven=None, estimate=estimate, unit=0.2)
 
     def _by_boxes(self) -> Candidates:
         boxes = self.black_box.boxes
@@ -177,7 +181,13 @@ class _Probe(MeasuredInvalidation):
         )
 
     def _from_pool(
-        self, pool: Float[np.ndarray, "n p"], rates: Rates, *, proven: Rates | None, estimate: Rates | None = None
+        self,
+        pool: Float[np.ndarray, "n p"],
+        rates: Rates,
+        *,
+        proven: Rates | None,
+        estimate: Rates | None = None,
+        unit: float = 0.1,
     ) -> Candidates:
         """Proposals out of a pool: for each extra margin, in deviations, the cheapest that exceeds the target by it."""
         depth = self.depth(rates(pool))
@@ -196,7 +206,7 @@ class _Probe(MeasuredInvalidation):
             propose,
             estimate=estimate or rates,
             proven=proven,
-            extra_margin_unit=0.1,
+            extra_margin_unit=unit,
             is_optimal=False,
             proves_infeasible=False,
         )
@@ -226,78 +236,49 @@ class _Probe(MeasuredInvalidation):
 
     # --- with gradients ----------------------------------------------------------------------------------------------
 
-    def _beginnings(self) -> list[Float[np.ndarray, "p"]]:
-        """Legal records to start from: the local model's answer, and the results of the descent; shallow first."""
+    def _beginnings(self) -> Float[np.ndarray, "n p"]:
+        """Legal records to start from: the applicant's own, the local model's answers, and near ones."""
         search = Search(self.local, self.actions, deadline=self.problem.deadline)
         margins = max(search.start_score, 0.0) + 0.5 * self.context.sample.deviation * DEEPER
-        rows_raw = search.rows(margins, exact_up_to=-math.inf)
-        found = list(self._best_of_each([rows_raw])) if len(rows_raw) else []
-        hull = Hull(self.actions)
-        X = np.concatenate(
-            [hull.x0[None], self.context.neighbours[:2], self.space.encode(np.array(found).reshape(-1, self.space.p))]
-        )
-        starts = np.repeat(X, len(COST_WEIGHTS), axis=0)
-        weights = np.tile(COST_WEIGHTS, len(X))[:, None]
-        iterates = descend(
-            lambda X: self._slope(X) + weights * hull.cost_slope(X), starts, hull, steps=STEPS, rate=STEP
-        )
-        # For each start the cheapest iterate at every depth; linearisations start at the shallow ones.
-        iterates = (
-            iterates.reshape(STEPS, len(X), len(COST_WEIGHTS), -1).swapaxes(0, 1).reshape(len(X), -1, self.space.d)
-        )
-        flat = iterates.reshape(-1, self.space.d)
-        depth = self.depth(self.first_order_at(flat, "gaussian")).reshape(iterates.shape[:2])
-        cost = hull.cost(flat).reshape(depth.shape)
-        deep_enough = depth >= self.needed + DEEPER[:, None, None]
-        best = np.where(deep_enough, cost, np.inf).argmin(axis=2)
-        points = iterates[np.arange(len(X)), best][deep_enough.any(axis=2)]
-        rows_raw = self.actions.snap(self.space.decode(points))
-        distinct = {row_raw.tobytes(): row_raw for row_raw in [*found, *rows_raw]}
-        return list(distinct.values())
+        sample = self.context.sample
+        near_raw = self.actions.snap(self.space.decode(sample.X[sample.favourable]))
+        cheapest = near_raw[self.actions.cost(near_raw).argsort(kind="stable")[:NEAREST]]
+        neighbours = self.actions.snap(self.space.decode(self.context.neighbours[:NEAREST]))
+        rows_raw = np.concatenate([search.rows(margins, exact_up_to=-math.inf), cheapest, neighbours])
+        return np.concatenate([self.actions.factual_raw[None], unique_rows(rows_raw)])
 
-    def _slope(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """Gradient of ``2 max(0, rate - target) + max(0, -f)^2``, the rate to first order and as if Gaussian.
-
-        The paper's square pulls from both sides; here from the unfavourable side alone, because the cost pulls already.
-        """
-        f, g = self.meter.score(X), self.meter.gradient(X)
-        v = self.std**2 * g
-        spread = np.sqrt((g * v).sum(axis=1))
-        noisy = spread > 0.0
-        spread = np.where(noisy, spread, 1.0)
-        z = f / spread
-        density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-        rises = g if self.black_box.piecewise_linear else g - (z / spread)[:, None] * self._turn(X, v)
-        missed = noisy & (z < -ndtri(self.target))
-        pull = np.where(missed, 2.0 * density / spread, 0.0)
-        return -pull[:, None] * rises - 2.0 * np.maximum(-f, 0.0)[:, None] * g
-
-    def _turn(self, X: Float[np.ndarray, "n d"], v: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """Hessian of the score times `v`."""
-        length = np.sqrt((v * v).sum(axis=1, keepdims=True))
-        step = CURVATURE_STEP * v / np.where(length > 0.0, length, 1.0)
-        ahead, behind = np.split(self.meter.gradient(np.concatenate([X + step, X - step])), 2)
-        return (ahead - behind) * (length / (2.0 * CURVATURE_STEP))
-
-    def _linearised(self, beginnings: list[Float[np.ndarray, "p"]]) -> Float[np.ndarray, "n p"]:
+    def _linearised(self, beginnings: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """Legal records found by exact searches on the model's linearisation, again at the best of each search.
 
-        Includes the starts themselves and the neighbours, which are deep where no other record is.
+        Includes the starts themselves, which are deep where no other record is.
         """
-        at = np.array(beginnings).reshape(-1, self.space.p)
-        pool, known = [at, self.space.decode(self.context.neighbours)], list[Float[np.ndarray, "m"]]()
-        at = at[:BEGINNINGS]
-        for _ in range(LINEARISATIONS if len(at) else 0):
-            found = [rows_raw for rows_raw in self._searches_at(at, known) if len(rows_raw)]
+        pool, known, at = [beginnings], list[Float[np.ndarray, "m"]](), beginnings
+        scores, slopes = self._asked(at)
+        for _ in range(LINEARISATIONS):
+            found = [rows_raw for rows_raw in self._searches_at(at, scores, slopes, known) if len(rows_raw)]
             if not found:
                 break
             pool += found
-            at = self._best_of_each(found)
+            at = np.concatenate(found)
+            scores, slopes = self._asked(at)
+            rates = invalidation_rate_linear(scores, slopes, self.std, self.law)
+            best = sorted(self._best_of_each(found, rates), key=lambda k: self._worth(at[k], float(rates[k])))[
+                :BEGINNINGS
+            ]
+            at, scores, slopes = at[best], scores[best], slopes[best]
         rows_raw = unique_rows(np.concatenate(pool))
         return rows_raw[self.actions.contains(rows_raw) & (rows_raw != self.actions.factual_raw).any(axis=1)]
 
+    def _asked(self, rows_raw: Float[np.ndarray, "n p"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n d"]]:
+        X = self.space.encode(rows_raw)
+        return self.meter.score(X), self.meter.gradient(X)
+
     def _searches_at(
-        self, rows_raw: Float[np.ndarray, "k p"], known: list[Float[np.ndarray, "m"]]
+        self,
+        rows_raw: Float[np.ndarray, "k p"],
+        scores: Float[np.ndarray, "k"],
+        slopes: Float[np.ndarray, "k d"],
+        known: list[Float[np.ndarray, "m"]],
     ) -> Iterator[Float[np.ndarray, "n p"]]:
         """For each record the cheapest ones, by margin, on the linearisation there, if that is a new one.
 
@@ -308,7 +289,7 @@ class _Probe(MeasuredInvalidation):
         known : weights of linearisations, intercept last, of which there are searches; new ones are added
         """
         X = self.space.encode(rows_raw)
-        for x, f, g in zip(X, self.meter.score(X).tolist(), self.meter.gradient(X), strict=True):
+        for row_raw, x, f, g in zip(rows_raw, X, scores.tolist(), slopes, strict=True):
             try:
                 model = LinearModel(g, f - float(x @ g)).unit()
             except DegenerateSurrogate:
@@ -319,16 +300,44 @@ class _Probe(MeasuredInvalidation):
             margin = max(linear_margin(model.w, self.std, self.law, self.target), 0.0)
             deviation = float(np.linalg.norm(model.w * self.std))
             search = Search(model, self.actions, deadline=self.problem.deadline)
-            yield search.rows(margin + deviation * DEEPER, exact_up_to=-math.inf)
+            found = search.rows(margin + deviation * DEEPER, exact_up_to=-math.inf)
+            if not self.black_box.piecewise_linear:  # the slope may change on the way
+                halfway, numeric = found.copy(), self.space.numeric
+                halfway[:, numeric] = 0.5 * (found + row_raw)[:, numeric]
+                halfway = self.actions.snap(halfway)
+                found = np.concatenate([found, halfway[self.actions.contains(halfway)]])
+            yield found
 
-    def _best_of_each(self, found: list[Float[np.ndarray, "n p"]]) -> Float[np.ndarray, "k p"]:
-        """Of each of these the cheapest that meets the target to first order, or else the one with the lowest rate."""
-        rates = np.split(self.first_order(np.concatenate(found)), np.cumsum([len(rows_raw) for rows_raw in found])[:-1])
-        best = []
-        for rows_raw, rate in zip(found, rates, strict=True):
-            met = np.flatnonzero(rate <= self.target)
-            best.append(rows_raw[met[self.actions.cost(rows_raw[met]).argmin()] if met.size else rate.argmin()])
-        return np.array(best)
+    def _best_of_each(self, found: list[Float[np.ndarray, "n p"]], rates: Float[np.ndarray, "m"]) -> list[int]:
+        """Of each of these the cheapest that meets the target, or else the one with the lowest rate; places in all."""
+        ends = np.cumsum([len(rows_raw) for rows_raw in found])
+        parts = zip(found, np.split(rates, ends[:-1]), ends, strict=True)
+        return [int(end) - len(rows_raw) + self._best(rows_raw, rate, self.target) for rows_raw, rate, end in parts]
+
+    def _worth(self, row_raw: Float[np.ndarray, "p"], rate: float) -> tuple[float, float]:
+        """Order of records: those that meet the target by cost, then the others by rate."""
+        return max(rate, self.target), float(self.actions.cost(row_raw[None])[0])
+
+    def _best(self, rows_raw: Float[np.ndarray, "n p"], rates: Float[np.ndarray, "n"], target: float) -> int:
+        met = np.flatnonzero(rates <= target)
+        return int(met[self.actions.cost(rows_raw[met]).argmin()] if met.size else rates.argmin())
+
+    def _polished(self, pool: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "m p"]:
+        """The pool with the records one move away from its best, again while these have a better one.
+
+        Likewise from the best that are well beyond the target, which are left where measured rates are higher.
+        """
+        moves, rates = SingleMoves(self.actions), self.first_order(pool)
+        targets, tried = (self.target, self.target * DEEP), set[bytes]()
+        for _ in range(POLISHED if len(pool) else 0):
+            best = {row.tobytes(): row for row in (pool[self._best(pool, rates, target)] for target in targets)}
+            near = [moves.of(row) for key, row in best.items() if key not in tried]
+            if not sum(map(len, near)):
+                break
+            tried |= set(best)
+            pool = np.concatenate([pool, *near])
+            rates = np.concatenate([rates, self.first_order(np.concatenate(near))])
+        return pool
 
     # --- in boxes ----------------------------------------------------------------------------------------------------
 

@@ -23,5 +23,5 @@ trees.
 
 The others need no linear model: `local_moves` makes single moves, judged by any function (plans, corrections, polish,
 `growing_spheres`), `committee` combines moves that the future models judge (`future_validity`), with `beam` and
-`levels`; `gradient` and `tree_leaves` serve `probe`.
+`levels`; `tree_leaves` serves `probe`.
 """
