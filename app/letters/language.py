@@ -11,7 +11,7 @@ from app.recourse.actions.phrases import ENGLISH, Phrases, fill
 from app.recourse.input_part import InputPart
 from app.recourse.promise import ENGLISH as ENGLISH_PROMISES
 from app.recourse.promise import PromisePhrases
-from app.recourse.shares import percent
+from app.recourse.shares import half_up, in_percent, percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Language(InputPart):
     """The same, with all ``{n}`` people."""
     takes: str
     """How long a way takes, with ``{time}``."""
-    takes_to: str = "about {time}, to {date}"
+    takes_to: str = "{time}, to {date}"
     """The same where that time is counted, with the day on which it ends."""
     percent: str
     """A share, with ``{n}``."""
@@ -42,8 +42,10 @@ class Language(InputPart):
         "then rates your application, and whether a new version accepts it, depends on that value."
     )
     """Of a way on which the applicant states a value."""
-    at_once: str = "more than {n} at the same time"
+    at_once: str = "more than {n} changes at once"
     """Changes that the request ruled out."""
+    two_at_once: str = "more than one change at once"
+    """The same where it allows one."""
     partly: str = "{name} in part"
     """A feature of which it ruled some values out."""
     below: str = "< {to}"
@@ -72,10 +74,10 @@ class Language(InputPart):
         """
         exact, least = Decimal(repr(points)), Decimal(repr(threshold)).normalize()
         digits = max(0, -int(least.as_tuple().exponent))
-        shown = round(exact, digits)
+        shown = half_up(exact, digits)
         while shown != exact and (shown == least or (shown < least) != (exact < least)):
             digits += 1
-            shown = round(exact, digits)
+            shown = half_up(exact, digits)
         return f"{shown:,f}".translate({ord(","): self.phrases.group, ord("."): self.phrases.decimal})
 
     def percent_text(self, share: float, digits: int = 0) -> str:
@@ -93,5 +95,5 @@ class Language(InputPart):
     def _of_100(self, share: float, digits: int, form: str) -> str:
         shown = percent(share, digits)
         text = fill(form, {"n": shown.replace(".", self.phrases.decimal)})
-        off = round(100.0 * share, digits) - float(shown)
-        return fill(self.below if off < 0.0 else self.above, {"to": text}) if off else text
+        off = in_percent(share, digits) - Decimal(shown)
+        return fill(self.below if off < 0 else self.above, {"to": text}) if off else text

@@ -1,6 +1,7 @@
 """Shares in per cent as people read them."""
 
 from collections.abc import Iterable
+from decimal import ROUND_HALF_UP, Decimal
 
 MOST_DIGITS = 6
 """Digits after the point that probabilities have."""
@@ -11,9 +12,18 @@ def percent(share: float, digits: int = 0) -> str:
 
     Only a share of 0 reads as 0, and only a share of 1 as 100.
     """
-    step = 10.0**-digits
-    shown = 100.0 * share
-    return f"{shown if share in (0.0, 1.0) else min(max(shown, step), 100.0 - step):.{digits}f}"
+    step, shown = Decimal(1).scaleb(-digits), in_percent(share, digits)
+    return str(shown if share in (0.0, 1.0) else min(max(shown, step), 100 - step))
+
+
+def in_percent(share: float, digits: int = 0) -> Decimal:
+    """A share in per cent, halves rounded up."""
+    return half_up(100 * Decimal(repr(share)), digits)
+
+
+def half_up(number: Decimal, digits: int) -> Decimal:
+    """The number rounded to `digits` after the point as people round: 20.5 to 21."""
+    return number.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
 
 
 def digits_apart(at: float | None, shares: Iterable[float | None]) -> int:

@@ -14,6 +14,7 @@ from app.recourse.actions.accepted_values import AcceptedValues, either, phrase_
 from app.recourse.actions.phrases import ENGLISH, Phrases, fill
 from app.recourse.actions.timing import DAYS_PER_MONTH, Clock
 from app.recourse.features import MISSING, Feature, FeatureType, RawValue
+from app.recourse.shares import half_up
 
 SIGNIFICANT_DIGITS = 6
 """Digits shown of a number whose feature states no `decimals`."""
@@ -274,7 +275,7 @@ def _rounded(feature: Feature, number_raw: float) -> Decimal:
     found = _to_its_digits(feature, number)
     # 99.5% is not all, and 0.4% not nothing.
     if feature.unit == "%" and found in (0, 100) and found != number:
-        return next(finer for digits in count(1) if (finer := round(number, digits)) != found)
+        return next(finer for digits in count(1) if (finer := half_up(number, digits)) != found)
     return found
 
 
@@ -282,14 +283,14 @@ def _to_its_digits(feature: Feature, number: Decimal) -> Decimal:
     if number.adjusted() >= MOST_PLACES:
         return number
     if feature.type is FeatureType.INTEGER:
-        return round(number, 0)
+        return half_up(number, 0)
     if feature.decimals is not None:
-        rounded = round(number, feature.decimals)
+        rounded = half_up(number, feature.decimals)
         # "4%" rather than "4.0%"; two decimals are those of money, which people write out.
-        return round(number, 0) if feature.decimals == 1 and rounded == rounded.to_integral_value() else rounded
+        return half_up(number, 0) if feature.decimals == 1 and rounded == rounded.to_integral_value() else rounded
     # Significant digits, but never fewer than the whole part has.
     places = max(0, SIGNIFICANT_DIGITS - 1 - number.adjusted())
-    return round(number, places).normalize()
+    return half_up(number, places).normalize()
 
 
 def _with_unit(number: Decimal, unit: str | None, phrases: Phrases) -> str:
