@@ -124,6 +124,7 @@ def notice_of(
         accepts_some=bool((answer.get("nearest") or {}).get("favourable")),
         limited=bool(ruled_out) or any(((facts.question.get("wishes") or {}).get("exclude") or {}).values()),
         left_out=ruled_out,
+        likely_enough=_likely_enough(facts, ruled_out, features, language),
         reach_until=dates.reach_until(answer, facts.question, facts.features, language),
         refused=factual is not None and not factual["favourable"],
         accepted=factual is not None and factual["favourable"],
@@ -228,7 +229,24 @@ def _left_out(question: Json, features: Mapping[str, Feature], language: Languag
         fill(language.partly, {"name": title_text(features[name])}) for name in dict.fromkeys(some) if name not in whole
     ]
     most = asked.get("max_changes")
-    return (*said, *([] if most is None else [fill(language.at_once, {"n": str(most)})]))
+    return (*said, *([] if most is None else [_at_once(most, language)]))
+
+
+def _at_once(most: int, language: Language) -> str:
+    return language.two_at_once if most == 1 else fill(language.at_once, {"n": str(most)})
+
+
+def _likely_enough(
+    facts: Facts, left_out: Sequence[str], features: Mapping[str, Feature], language: Language
+) -> str | None:
+    """What of that would most likely be enough by itself; None where nothing is known to be."""
+    relax, names = facts.answer.get("relax") or {"sufficient": False}, set[str]()
+    if relax["sufficient"] and relax["feature"]:
+        title = title_text(features[relax["feature"]])
+        names = {title, fill(language.partly, {"name": title})}
+    elif relax["sufficient"] and relax["constraint"] == "max_changes":
+        names = {_at_once(facts.question["constraints"]["max_changes"], language)}
+    return next((one for one in left_out if one in names), None)
 
 
 def _in(feature: Feature, language: Language) -> Feature:
@@ -264,12 +282,13 @@ def _reason(reason: Json, feature: Feature, language: Language) -> NoticeReason:
     # Two levels say nothing beside each other; numbers may read alike once they are rounded.
     compared = directed and value != usual and (feature.is_number or len(feature.levels) > 2)
     text = reason_text(feature, value_raw, departed, language.phrases)
+    mixed = bool(value) and value_raw not in feature.states_raw and not (directed or feature.reason.text)
     return NoticeReason(
         code=reason["code"],
         text=text,
         value=value if compared and not text.endswith(value) else None,
-        usual=usual if compared else None,
-        mixed=bool(value) and value_raw not in feature.states_raw and not (directed or feature.reason.text),
+        usual=usual if compared or (mixed and value == usual) else None,
+        mixed=mixed,
     )
 
 
@@ -331,6 +350,7 @@ def _way(
     months, points = one.get("takes_months", 0.0), current.get("points")
     accepted = {c["feature"]: _accepted(c["accepted"]) for c in one["changes"] if c.get("accepted")}
     known, aged, steps = not _states(facts, one), _aged(facts, one), _steps(one)
+    others = facts.answer["counterfactuals"]
     dated = months > 0.0 and (timed or bool(aged))
     time, until = dates.span(facts.answer, months, valid_months, language, dated=dated)
     day = language.date_text(until)
@@ -355,6 +375,10 @@ def _way(
                  and (other in aged or dates.moves(other, valid_months))],
                 one["applicant"], features, language,
             )
+        ),
+        unstated=tuple(
+            title_text(features[name]) for name, raw in facts.applicant.items()
+            if raw is None and name not in steps and any(name in _steps(other) for other in others)
         ),
         birthday=not steps and bool(aged) and all(map(dates.by_years, aged)),
         enough=_enough(one),

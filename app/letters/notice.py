@@ -38,11 +38,11 @@ class NoticeReason(AnswerPart):
     text: str
     """The reason as a sentence or phrase."""
     value: str | None
-    """The applicant's value; null where `text` says it, or without `usual`."""
+    """The applicant's; null where `text` says it, or without `usual`."""
     usual: str | None
-    """What is usual among the others; null where the value has no order."""
+    """What is usual among the others; null where that says nothing."""
     mixed: bool
-    """Whether the value is neither too high nor too low, but lowers the rating against the average of the others."""
+    """Whether it lowers the rating without being too high or too low."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,25 +52,27 @@ class NoticeWay(AnswerPart):
     number: int
     """From 1."""
     steps: tuple[str, ...]
-    """In the order in which each helps most."""
+    """The most helpful first."""
     time: str | None
-    """How long it takes; null where the model says nothing of it."""
+    """How long it takes; null where that is not known."""
     late: bool
     """Whether that is longer than the letter is valid."""
     tight: bool
     """Whether it is nearly as long."""
     day: str | None
-    """For which day it is, where time changes something."""
+    """For which day it is, if that matters."""
     counted: tuple[str, ...]
     """What it assumes of that day."""
+    unstated: tuple[str, ...]
+    """What other ways ask to state."""
     birthday: bool
-    """Whether a count of years alone makes the yes."""
+    """Whether only a count of years makes the yes."""
     enough: int | None
-    """How many steps today's model needs; null where all, or unknown."""
+    """How many steps suffice today; null where all, or unknown."""
     rating: str | None
     """The model's rating then; null where it has points, or a value is unknown."""
     points: str | None
-    """Its points then, likewise."""
+    """Its points, likewise."""
     promise: str | None
     """What is promised beyond `alike`."""
 
@@ -82,19 +84,19 @@ class Notice(AnswerPart):
     id: str
     """Of the recourse."""
     reference: str | None
-    """The caller's own name for the case."""
+    """The caller's name for the case."""
     language: str
     """Language of the letter."""
     regime: str
     """Which of the lender's letters."""
     missing: tuple[str, ...]
-    """Settings and words that it lacks; it is a draft then."""
+    """What a draft lacks."""
     date: str
     """Of the answer."""
     created_at: Timestamp
     """When the answer was given."""
     title: str
-    """What the application is for: the title of the model."""
+    """Of the model."""
     model: str
     """`id@version`."""
     lender: Lender
@@ -104,7 +106,7 @@ class Notice(AnswerPart):
     applied_on: str | None
     """Date of the application."""
     asked: tuple[str, ...]
-    """Terms that were applied for, a line each."""
+    """Terms applied for, a line each."""
     refused: bool
     """Whether the model refuses the application."""
     accepted: bool
@@ -112,7 +114,7 @@ class Notice(AnswerPart):
     timed: bool
     """Whether time changes the application."""
     years: bool
-    """Whether the model counts years, such as an age."""
+    """Whether it counts years."""
     unseen: bool
     """Whether values are unlike those of the records."""
     precluded: bool
@@ -123,8 +125,10 @@ class Notice(AnswerPart):
     """Whether the request rules changes out."""
     left_out: tuple[str, ...]
     """What it rules out."""
+    likely_enough: str | None
+    """What of that seems enough alone."""
     reach_until: str | None
-    """By when changes had to be possible; null where none takes time."""
+    """By when changes must be possible; null where none takes time."""
     rating: str | None
     """How the model rates the application, from 0 to 100."""
     least_rating: str | None
@@ -132,11 +136,11 @@ class Notice(AnswerPart):
     points: str | None
     """Its points today; null for a model without."""
     least_points: str | None
-    """The fewest that it accepts; null also where fewer are better."""
+    """The fewest that it accepts; null where fewer are better."""
     most_points: str | None
     """The most that it accepts, where fewer are better."""
     reasons: tuple[NoticeReason, ...]
-    """The principal reasons, the most important first."""
+    """The most important first."""
     compared_with: str | None
     """Whom the reasons compare the applicant with."""
     unnamed: str | None
@@ -146,7 +150,7 @@ class Notice(AnswerPart):
     unreported: tuple[str, ...]
     """What it did not know, likewise."""
     ways: tuple[NoticeWay, ...]
-    """What the applicant can change, in at most five steps each."""
+    """In at most five steps each."""
     offer: tuple[str, ...]
     """Other terms that today's model accepts, a line each."""
     offer_promise: str | None

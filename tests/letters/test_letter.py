@@ -15,7 +15,7 @@ from app.errors import TemplateFaulty
 from app.letters.letter import Facts, notice_of
 from app.letters.notice import Lender, Notice
 from app.letters.regime import SHIPPED, Templates, preferred
-from app.recourse.actions.sentences import about_text
+from app.recourse.actions.sentences import about_text, number_text
 from app.recourse.features import (
     Better,
     Change,
@@ -131,8 +131,8 @@ def test_a_refusal_in_english() -> None:
         "- Late payments: no record -",
         "- Guarantor: no -",
         "- Housing not stated What you can change",
-        "application changes, this leads to a yes from today's model, even where reasons above remain (time assumed: "
-        "about 90 days): 1.",
+        "application changes, this leads to a yes from today's model, even where reasons above remain (time assumed "
+        "for all the steps, begun now: up to 90 days): 1.",
         "1. Reduce the loan amount from 20,800 EUR to 15,700 EUR. 2. Find a guarantor.",
         "then rates your application 92. If future applicants are like today's, at least 94 in 100 new versions of our",
         "begin at once",
@@ -173,8 +173,8 @@ def test_a_refusal_in_german() -> None:
         "- Verspätungen: keine Angaben -",
         "- Bürgschaft: nein -",
         "- Wohnen: keine Angabe Was",
-        "ändert, nimmt ihn das heutige Modell damit an, auch wo Gründe von oben bestehen bleiben (geschätzte Dauer: "
-        "etwa 90 Tage): 1.",
+        "ändert, nimmt ihn das heutige Modell damit an, auch wo Gründe von oben bestehen bleiben (geschätzte Dauer "
+        "aller Schritte, ab heute: bis zu 90 Tage): 1.",
         "das Wichtigste zuerst (die Kürzel in eckigen Klammern sind für uns):",
         "2026, wenn wir dieses Modell weiter verwenden, Sie bis dahin alles umgesetzt haben, das so bleibt und "
         "sich sonst nichts an Ihrem Antrag ändert.",
@@ -276,17 +276,17 @@ def spelt(text: str) -> str:
 
 LATE = {
     ("en", "general"): (
-        "This takes longer than this letter is valid: apply again once you have done it, with proof.",
-        "This letter is valid up to and including 31 May 2026. What is named above takes longer, so we do not promise "
-        "a yes. When you apply again we decide anew, perhaps with another model, and may decide otherwise.",
+        "This takes longer than this letter is valid, so we do not promise this yes: apply again once you have done "
+        "it, with proof.",
+        "This letter is valid up to and including 31 May 2026. When you apply again we decide anew, perhaps with "
+        "another model, and may decide otherwise.",
         "It does so up to",
     ),
     ("de", "general"): (
-        "Das dauert länger, als dieses Schreiben gilt: Stellen Sie den Antrag neu, wenn Sie alles umgesetzt haben, und "
-        "weisen Sie es nach.",
-        "Dieses Schreiben gilt bis einschließlich 31. Mai 2026. Was oben steht, dauert länger; ein Ja sagen wir "
-        "deshalb nicht zu. Über einen neuen Antrag entscheiden wir neu, vielleicht mit einem anderen Modell und "
-        "vielleicht anders.",
+        "Das dauert länger, als dieses Schreiben gilt, ein Ja sagen wir deshalb nicht zu: Stellen Sie den Antrag neu, "
+        "wenn Sie alles umgesetzt haben, und weisen Sie es nach.",
+        "Dieses Schreiben gilt bis einschließlich 31. Mai 2026. Über einen neuen Antrag entscheiden wir neu, "
+        "vielleicht mit einem anderen Modell und vielleicht anders.",
         "Das gilt bis einschließlich",
     ),
 }  # fmt: skip
@@ -611,7 +611,7 @@ def test_no_letter_claims_compliance(language: str, regime: str) -> None:
         ("de", "eu", ["erklärt Ihnen", "eigenen Standpunkt", "prüft die Bewertung", "2023/2225", "2016/679",
                       "beschweren: The Agency;", "dieser Verordnung) hier: The Data", "beraten lassen: The Advisers."]),
         ("en", "uk", ["information about how the decision was made", "what you have to say", "one of our staff",
-                      "contest the decision", "Data (Use and Access) Act 2025", "you can go to: The Agency.",
+                      "contest the decision", "Data (Use and Access) Act 2025", "our final answer, to: The Ag",
                       "your data you can complain to: The Data Agency."]),
         ("en", "general", ["a person look at the decision"]),
     ],
@@ -682,7 +682,7 @@ def test_what_may_not_be_named_is_not_hidden(regime: str, language: str, said: s
 
 @pytest.mark.parametrize(
     ("language", "said"),
-    [("en", "(this counts against you in this comp"), ("de", "(das spricht in diesem Vergleich gegen Sie)")],
+    [("en", "(usual among them, too, but it counts"), ("de", "(auch dort üblich, spricht in diesem Vergleich aber")],
 )
 def test_no_reason_is_left_unexplained(language: str, said: str) -> None:
     for usual, explained in ((False, True), (True, False)):  # two levels say nothing beside each other
@@ -895,9 +895,9 @@ def test_nobody_is_told_to_change_seven_things_at_the_same_time(language: str, s
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"constraints": {"max_changes": 1}}, "by your wish or by ours: more than 1 at the same time"),
+        ({"constraints": {"max_changes": 1}}, "by your wish or by ours: more than one change at once"),
         ({"constraints": {"bounds": {"amount": {"min": 9}}, "max_changes": 2}},
-         "by your wish or by ours: Loan amount in part; more than 2 at the same time"),
+         "by your wish or by ours: Loan amount in part; more than 2 changes at once"),
         ({"wishes": {"exclude": {"features": ["amount"], "changes": [{"feature": "housing", "to": "owned"}]}},
           "constraints": {"max_change": {"amount": {"absolute": 9}}}},
          "by your wish or by ours: Loan amount; Housing in part"),
@@ -905,6 +905,68 @@ def test_nobody_is_told_to_change_seven_things_at_the_same_time(language: str, s
 )  # fmt: skip
 def test_a_search_that_is_limited_says_by_what(asked: dict[str, Any], said: str) -> None:
     assert f"{said}. With such" in " ".join(written(asked=asked, counterfactuals=[]).split())
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", ("likely enough for a way: {}.", "may be a way")),
+                           ("de", ("wahrscheinlich allein: {}.", "einen Weg geben"))],
+)  # fmt: skip
+def test_what_alone_is_likely_enough_is_named(language: str, said: tuple[str, str]) -> None:
+    asked = {"constraints": {"immutable": ["amount", "housing"], "max_changes": 1}}
+    amount, one = ("Loan amount", "more than one change at once") if language == "en" else (
+        "Kreditbetrag", "mehr als eine Änderung zugleich")  # fmt: skip
+    for constraint, feature, sufficient, named in (
+        ("immutable", "amount", True, amount), ("max_changes", None, True, one),
+        ("immutable", "amount", False, None), ("horizon_months", None, True, None),
+    ):  # fmt: skip
+        relax = {"constraint": constraint, "feature": feature, "sufficient": sufficient}
+        letter = " ".join(written(language, asked=asked, counterfactuals=[], relax=relax).split())
+        assert (said[0].format(named) in letter) is (named is not None)
+        assert (said[1] in letter) is (named is None)
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "For all ways, left out of"), ("de", "Für alle Wege gilt: Nicht")]
+)
+def test_what_was_left_out_is_left_out_of_all_ways(language: str, said: str) -> None:
+    asked = {"constraints": {"immutable": ["housing"]}}
+    assert said in " ".join(written(language, asked=asked).split())
+    assert said not in " ".join(written(language, asked=asked, counterfactuals=[]).split())
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "not stated (Housing)"), ("de", "angegeben haben (Wohnen)")])
+def test_a_way_without_a_value_that_another_states_says_so(language: str, said: str) -> None:
+    stating = way(1, amount=15700, housing="owned")
+    for ways, unstated in (([stating, way(2, guarantor=True)], 1), ([stating], 0), ([way(1, guarantor=True)], 0)):
+        assert " ".join(written(language, counterfactuals=ways).split()).count(said) == unstated
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "we do not promise this yes"), ("de", "ein Ja sagen wir deshalb nicht zu")]
+)
+def test_a_way_that_takes_too_long_says_itself_that_it_is_no_promise(language: str, said: str) -> None:
+    """Also beside one that is promised."""
+    ways = [way(1, amount=15700), way(2, months=8.0, guarantor=True)]
+    letter = " ".join(written(language, counterfactuals=ways).split())
+    assert letter.count(said) == 1
+    assert letter.index(said) > letter.index("Way 2" if language == "en" else "Weg 2")
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_halves_are_rounded_up(language: str) -> None:
+    spoken = shipped("general").languages[language]
+    assert [spoken.rating_text(share) for share in (0.205, 0.905, 0.125, 0.004)][:3] == ["21", "91", "13"]
+    assert spoken.points_text(580.5, 600.0) == "581"
+    share = replace(FEATURES[0], type=FeatureType.CONTINUOUS, unit="%", decimals=0)
+    assert [number_text(share, value) for value in (20.5, 90.5, 0.5)] == ["21%", "91%", "1%"]
+
+
+@pytest.mark.parametrize(("language", "mark"), [("en", "(margin)"), ("de", "(Vorsorge)")])
+def test_a_step_beyond_those_that_are_enough_is_marked(language: str, mark: str) -> None:
+    one = way(amount=15700, guarantor=True)
+    one["steps"] = [{"feature": "guarantor", "favourable": True}, {"feature": "amount", "favourable": True}]
+    lines = written(language, counterfactuals=[one]).split("\n")
+    assert [mark in line for line in lines if line.startswith(("1. ", "2. "))][-2:] == [False, True]
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
@@ -965,7 +1027,7 @@ def test_the_day_that_is_named_is_that_on_which_the_time_named_ends(months: floa
 
     No more months of the calendar end by that day than the search has counted.
     """
-    assert f"about {said})" in " ".join(written(counterfactuals=[way(amount=15700, age=31, months=months)]).split())
+    assert f"{said})" in " ".join(written(counterfactuals=[way(amount=15700, age=31, months=months)]).split())
 
 
 @pytest.mark.parametrize(
@@ -1053,7 +1115,7 @@ def test_no_way_that_ends_in_time_is_said_to_end_after_the_letter(language: str,
         (told,) = notice(templates, language, counterfactuals=[way(amount=15700, months=months)], **dates).ways
         assert told.time is not None
         assert not told.late
-        number, unit = told.time.split()[1:]
+        number, unit = told.time.split()[-2:]
         days = next((spans[one] for one in spans if unit.startswith(one)), 0) * int(number)
         later = start.month - 1 + int(number)
         end = start + timedelta(days=days) if days else start.replace(
