@@ -18,7 +18,7 @@ def percent(share: float, digits: int = 0) -> str:
 
 def in_percent(share: float, digits: int = 0) -> Decimal:
     """A share in per cent, halves rounded up."""
-    return half_up(100 * Decimal(repr(share)), digits)
+    return half_up(100 * Decimal(repr(float(share))), digits)
 
 
 def half_up(number: Decimal, digits: int) -> Decimal:
