@@ -14,7 +14,7 @@ from app.futures.spec import Choices
 from app.futures.store import Halves, Kept, load_futures, status
 from app.recourse.actions.action_set import action_set
 from app.recourse.counterfactual import Counterfactual
-from app.recourse.models.committee import Futures, Lowered, Stress
+from app.recourse.models.committee import Futures, Lowered
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.share_interval import share_interval
 from app.recourse.solve import METHODS, solve
@@ -145,6 +145,13 @@ def test_promises_are_lowered_by_what_is_lost_where_chance_does_not_explain_it(
         assert [found.needed(share) for share in told] == pytest.approx(shares.tolist())
 
 
+@pytest.mark.parametrize("part", [0.0, 0.2])
+def test_none_and_all_of_the_models_stay_none_and_all(part: float) -> None:
+    found = Lowered(amount=0.3, part=part, most=0.5)
+    assert found.share(np.array([0.0, 1.0])).tolist() == [0.0, 1.0]
+    assert [found.needed(0.0), found.needed(1.0)] == [0.0, 1.0]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("shift", [0.0, 0.8])
 def test_what_is_lost_is_measured_in_deviations_between_models(shift: float) -> None:
@@ -187,22 +194,3 @@ def test_an_answer_promises_the_lowered_share_and_asks_for_more(tmp_path: Path) 
         ends = [norm.cdf(norm.ppf(end) - lost(count, 40) / np.sqrt(2.0)) for end in share_interval(count, 40, "fresh")]
         assert one.future.interval == pytest.approx(ends)
     assert np.mean([one.future.probability >= 0.8 for one in dear if one.future]) >= 0.9
-
-
-def test_shares_under_stress_are_lowered_as_well(tmp_path: Path) -> None:
-    model = registered(tmp_path, "linear", records=600)
-    rehearse(model, replace(CHOICES, stress=(Stress(column="@score", direction="down"),)))
-    loaded, plain = model.load(), futures_of(model)
-    lowered = replace(plain, lowered=LOWERED)
-    assert plain.stressed is not None
-    for one in answers_of(loaded, lowered, 0.8, people=20):
-        assert one.future is not None
-        assert one.future.stressed is not None
-        stressed = one.future.stressed
-        yes = (plain.stressed.models.scores_raw(one.row_raw[None])[0] >= 0.0).tolist()
-        shares = [one.future.probability]
-        for strength in range(1, len(plain.stressed.strengths) + 1):
-            tried = strength * plain.stressed.each
-            shares.append(norm.cdf(quantile(sum(yes[:tried]), tried) - lost(sum(yes[:tried]), tried)))
-        assert [point.share for point in stressed.curve] == pytest.approx(np.minimum.accumulate(shares).tolist())
-        assert stressed.lowest == pytest.approx(min(shares[1:]))

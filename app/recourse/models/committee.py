@@ -173,7 +173,7 @@ class Lowered:
         return low, high
 
     def _lost(self, quantiles: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-        return np.clip(self.amount + self.part * quantiles, 0.0, self.most)
+        return np.clip(self.amount + self.part * np.nan_to_num(quantiles), 0.0, self.most)  # no part times infinity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,20 +205,14 @@ class Futures:
     lowered: Lowered | None = None
     """By how much promises are lowered, as all these models were trained on the same records; None for not at all."""
 
-    def promised(
-        self, shares: Float[np.ndarray, "*n"], models: Int[np.ndarray, "*n"] | None = None
-    ) -> Float[np.ndarray, "*n"]:
-        """What can be promised of records that such shares of models accept.
+    def promised(self, shares: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+        """What can be promised of records that such shares of the held-back models accept.
 
         Where promises are lowered and all accept, half a model counts as one that does not.
-
-        Parameters
-        ----------
-        models : how many models each share is of; the held-back ones by default
         """
         if self.lowered is None:
             return shares
-        return self.lowered.share(np.minimum(shares, 1.0 - 0.5 / (self.held_back.count if models is None else models)))
+        return self.lowered.share(np.minimum(shares, 1.0 - 0.5 / self.held_back.count))
 
     def share_for(self, promised: float) -> float:
         """The share of the held-back models that must accept a record, for so much to be promised."""

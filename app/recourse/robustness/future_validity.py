@@ -68,7 +68,7 @@ def _certificate(problem: RecourseProblem, count: int, under_stress: StressedFut
     under: Under | None = None
     if asked is not None and under_stress is not None:
         under = "stress" if problem.under_stress else "same"
-    interval = _interval(futures, count, futures.held_back.count)
+    interval = _interval(futures, count)
     probability = _probability(futures, count)
     return FutureCertificate(
         probability=probability,
@@ -85,8 +85,9 @@ def _certificate(problem: RecourseProblem, count: int, under_stress: StressedFut
     )
 
 
-def _interval(futures: Futures, count: int, models: int) -> tuple[float, float]:
-    """That of the share where so many of so many models accept."""
+def _interval(futures: Futures, count: int) -> tuple[float, float]:
+    """That of the share where so many of the held-back models accept."""
+    models = futures.held_back.count
     interval = share_interval(count, models, futures.records, futures.apart or 0.0)
     if futures.lowered is None:
         return interval
@@ -126,7 +127,7 @@ def _measured(futures: Futures, probability: float) -> MeasuredFuture | None:
 def _how_far(
     futures: Futures, stress: StressedModels, accepted: Int[np.ndarray, "s t"], plain: float, asked: float
 ) -> StressedFuture:
-    shares = futures.promised(accepted / stress.counted, stress.counted)
+    shares = accepted / stress.counted
     lowest = np.minimum.accumulate(np.minimum(shares.min(axis=0), plain))
     which, strength = np.unravel_index(int(shares[:, ::-1].argmin()), shares.shape)
     at = shares.shape[1] - 1 - int(strength)
@@ -134,7 +135,7 @@ def _how_far(
     held = [s for s, least in zip(stress.strengths, lowest.tolist(), strict=True) if least >= asked - ROUNDING]
     return StressedFuture(
         lowest=share,
-        interval=_interval(futures, int(accepted[which, at]), models),
+        interval=share_interval(int(accepted[which, at]), models, futures.records, futures.apart or 0.0),
         column=stress.stresses[which].column,
         direction=stress.stresses[which].direction,
         strength=stress.strengths[at],
@@ -256,9 +257,9 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
     every, some = int(accepted.all(axis=0).sum()), int(accepted.any(axis=0).sum())
     plan = PlanFutureCertificate(
         all=_probability(futures, every),
-        all_interval=_interval(futures, every, models),
+        all_interval=_interval(futures, every),
         any=_probability(futures, some),
-        any_interval=_interval(futures, some, models),
+        any_interval=_interval(futures, some),
         stressed_all=_stressed_share(problem, rows_raw, np.all),
         stressed_any=_stressed_share(problem, rows_raw, np.any),
         models=models,
@@ -278,7 +279,7 @@ def _stressed_share(
     if stress is None:
         return None
     together = np.where(joint(problem.stressed.accept(rows_raw), axis=0), 1.0, -1.0)
-    return float(problem.futures.promised(stress.accepted(together[None])[0] / stress.counted, stress.counted).min())
+    return float((stress.accepted(together[None])[0] / stress.counted).min())
 
 
 def future_bounds(
@@ -308,8 +309,8 @@ def future_bounds(
     length = scale * np.linalg.norm(points, axis=1)
     scores = _counted(problem.held_back.scores(rows_raw))
     lower, upper = bounds_of(scores.mean(axis=1) / length, scores.std(axis=1, ddof=1) / length, radius, bell=True)
-    counts, models = problem.held_back.accept(rows_raw).sum(axis=1).tolist(), problem.futures.held_back.count
-    low, high = np.array([_interval(problem.futures, count, models) for count in counts]).reshape(-1, 2).T
+    counts = problem.held_back.accept(rows_raw).sum(axis=1).tolist()
+    low, high = np.array([_interval(problem.futures, count) for count in counts]).reshape(-1, 2).T
     return np.minimum(lower, low), np.maximum(upper, high), (lower <= low) & (upper >= high)
 
 
