@@ -38,7 +38,7 @@ class Language(InputPart):
     unchanged: str = "{to} (as in your application)"
     """A term that stays as it was applied for."""
     depends: str = (
-        "The yes holds for every value that this step allows, and otherwise for the values named only. How the model "
+        "The yes holds for every value that a step allows, and otherwise for the values named only. How the model "
         "then rates your application, and whether a new version accepts it, depends on that value."
     )
     """Of a way on which the applicant states a value."""

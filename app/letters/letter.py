@@ -98,7 +98,7 @@ def notice_of(
     reasons = facts.reasons or {"reasons": (), "against": None}
     left_out = len(found) < len(answer["counterfactuals"])
     known, unknown = _by_knowledge(facts)
-    ruled_out = _left_out(facts.question, features, language)
+    ruled_out, relax = _left_out(facts.question, features, language), answer.get("relax")
     offer = () if offer_share is None else _offer(facts, features, language, offer_share)
     probability, points = factual and factual["probability"], factual and factual.get("points")
     accepts = None if facts.scale is None else language.points_text(facts.scale.threshold, facts.scale.threshold)
@@ -123,8 +123,8 @@ def notice_of(
         precluded=(answer.get("precluded") or {}).get("status") == "proven",
         accepts_some=bool((answer.get("nearest") or {}).get("favourable")),
         limited=bool(ruled_out) or any(((facts.question.get("wishes") or {}).get("exclude") or {}).values()),
-        left_out=ruled_out,
-        likely_enough=_likely_enough(facts, ruled_out, features, language),
+        left_out=tuple(ruled_out.values()),
+        likely_enough=ruled_out.get(relax["feature"] or relax["constraint"]) if relax and relax["sufficient"] else None,
         reach_until=dates.reach_until(answer, facts.question, facts.features, language),
         refused=factual is not None and not factual["favourable"],
         accepted=factual is not None and factual["favourable"],
@@ -218,35 +218,17 @@ def _offer(facts: Facts, features: Mapping[str, Feature], language: Language, le
     return tuple(lines)
 
 
-def _left_out(question: Json, features: Mapping[str, Feature], language: Language) -> tuple[str, ...]:
+def _left_out(question: Json, features: Mapping[str, Feature], language: Language) -> dict[str, str]:
     """What the request rules out: changes of features, some values of others, and many changes at the same time."""
     asked, excluded = question.get("constraints") or {}, (question.get("wishes") or {}).get("exclude") or {}
-    whole = dict.fromkeys((*(asked.get("immutable") or ()), *(excluded.get("features") or ())))
+    whole = (*(asked.get("immutable") or ()), *(excluded.get("features") or ()))
     some = [name for kind in ("direction", "bounds", "max_change", "least_change") for name in asked.get(kind) or ()]
     some += [change["feature"] for change in excluded.get("changes") or ()]
-    said = [title_text(features[name]) for name in whole]
-    said += [
-        fill(language.partly, {"name": title_text(features[name])}) for name in dict.fromkeys(some) if name not in whole
-    ]
-    most = asked.get("max_changes")
-    return (*said, *([] if most is None else [_at_once(most, language)]))
-
-
-def _at_once(most: int, language: Language) -> str:
-    return language.two_at_once if most == 1 else fill(language.at_once, {"n": str(most)})
-
-
-def _likely_enough(
-    facts: Facts, left_out: Sequence[str], features: Mapping[str, Feature], language: Language
-) -> str | None:
-    """What of that would most likely be enough by itself; None where nothing is known to be."""
-    relax, names = facts.answer.get("relax") or {"sufficient": False}, set[str]()
-    if relax["sufficient"] and relax["feature"]:
-        title = title_text(features[relax["feature"]])
-        names = {title, fill(language.partly, {"name": title})}
-    elif relax["sufficient"] and relax["constraint"] == "max_changes":
-        names = {_at_once(facts.question["constraints"]["max_changes"], language)}
-    return next((one for one in left_out if one in names), None)
+    said = {name: title_text(features[name]) for name in whole}
+    said |= {name: fill(language.partly, {"name": title_text(features[name])}) for name in some if name not in said}
+    if most := asked.get("max_changes"):
+        said["max_changes"] = language.two_at_once if most == 1 else fill(language.at_once, {"n": str(most)})
+    return said
 
 
 def _in(feature: Feature, language: Language) -> Feature:
@@ -350,7 +332,10 @@ def _way(
     months, points = one.get("takes_months", 0.0), current.get("points")
     accepted = {c["feature"]: _accepted(c["accepted"]) for c in one["changes"] if c.get("accepted")}
     known, aged, steps = not _states(facts, one), _aged(facts, one), _steps(one)
-    others = facts.answer["counterfactuals"]
+    moving = [
+        other.name for other in facts.features
+        if not other.protected and other.name not in steps and (other in aged or dates.moves(other, valid_months))
+    ]  # fmt: skip
     dated = months > 0.0 and (timed or bool(aged))
     time, until = dates.span(facts.answer, months, valid_months, language, dated=dated)
     day = language.date_text(until)
@@ -368,17 +353,10 @@ def _way(
         late=months > valid_months,
         tight=TIGHT * valid_months < months <= valid_months,
         day=day if dated else None,
-        counted=tuple(
-            _lines(
-                [other.name for other in facts.features
-                 if dated and not other.protected and other.name not in steps
-                 and (other in aged or dates.moves(other, valid_months))],
-                one["applicant"], features, language,
-            )
-        ),
+        counted=tuple(_lines(moving, one["applicant"], features, language)) if dated else (),
         unstated=tuple(
-            title_text(features[name]) for name, raw in facts.applicant.items()
-            if raw is None and name not in steps and any(name in _steps(other) for other in others)
+            title_text(features[name]) for name, raw in facts.applicant.items() if raw is None and name not in steps
+            and any(name in _steps(other) for other in facts.answer["counterfactuals"])
         ),
         birthday=not steps and bool(aged) and all(map(dates.by_years, aged)),
         enough=_enough(one),

@@ -277,16 +277,15 @@ def spelt(text: str) -> str:
 
 LATE = {
     ("en", "general"): (
-        "This takes longer than this letter is valid, so we do not promise this yes: apply again once you have done "
-        "it, with proof.",
-        "This letter is valid up to and including 31 May 2026. When you apply again we decide anew, perhaps with "
-        "another model, and may decide otherwise.",
+        "This takes longer than this letter is valid (up to and including 31 May 2026), so we do not promise this yes: "
+        "apply again once you have done it, with proof.",
+        "When you apply again we decide anew, perhaps with another model, and may decide otherwise.",
         "It does so up to",
     ),
     ("de", "general"): (
-        "Das dauert länger, als dieses Schreiben gilt, ein Ja sagen wir deshalb nicht zu: Stellen Sie den Antrag neu, "
-        "wenn Sie alles umgesetzt haben, und weisen Sie es nach.",
-        "Dieses Schreiben gilt bis einschließlich 31. Mai 2026. Über einen neuen Antrag entscheiden wir neu, "
+        "Das dauert länger, als dieses Schreiben gilt (bis einschließlich 31. Mai 2026), ein Ja sagen wir deshalb "
+        "nicht zu: Stellen Sie den Antrag neu, wenn Sie alles umgesetzt haben, und weisen Sie es nach.",
+        "Über einen neuen Antrag entscheiden wir neu, "
         "vielleicht mit einem anderen Modell und vielleicht anders.",
         "Das gilt bis einschließlich",
     ),
@@ -716,7 +715,7 @@ def test_a_stated_value_has_its_range_and_no_numbers_of_a_single_value() -> None
                            ("de", "Wohnen angeben: Dieser Weg gilt für: „Miete“ oder „Eigentum“.")):  # fmt: skip
         letter = " ".join(written(language, counterfactuals=[one]).split())
         assert said in letter
-        assert "for every value that this step allows" in letter or "jeden Wert, den dieser Schritt zulässt" in letter
+        assert "for every value that a step allows" in letter or "jeden Wert, den ein Schritt zulässt" in letter
         assert "92" not in letter, "the chance is that of one value"
         assert "new versions" not in letter
         assert "neuen Fassungen" not in letter
