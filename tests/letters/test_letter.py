@@ -1288,6 +1288,9 @@ def test_a_yes_that_depends_on_the_day_names_it(
     assert day in letter
     assert enough in letter
     assert letter.count("31 May 2026") + letter.count("31. Mai 2026") == 0
+    for months, same in ((1.0, True), (2.0, False)):
+        both = " ".join(written(language, reasons=None, counterfactuals=[one, one | {"takes_months": months}]).split())
+        assert ("margin only" in both or "nur in der Vorsorge" in both) is same, "the day is no margin"
 
 
 @pytest.mark.parametrize("language", ["en", "de"])

@@ -121,6 +121,7 @@ def test_a_lowered_promise_counts_no_models(language: str, low: float, probabili
         for share in (probability, round(60 * probability) / 60)
     )
     assert "60" not in lowered
+    assert low > 0.5 or lowered == counted, "nor is more promised of fewer than half because the share was lowered"
     assert ("60" in counted) == (low == 0.62 and language != "page"), "what promises too little counts none"
 
 
