@@ -1288,6 +1288,8 @@ def test_a_yes_that_depends_on_the_day_names_it(
     assert day in letter
     assert enough in letter
     assert letter.count("31 May 2026") + letter.count("31. Mai 2026") == 0
+    tight = " ".join(written(language, counterfactuals=[one | {"takes_months": 2.9}]).split())
+    assert "31 May 2026)" in tight or "31. Mai 2026)" in tight, "until when the letter is valid"
     for months, same in ((1.0, True), (2.0, False)):
         both = " ".join(written(language, reasons=None, counterfactuals=[one, one | {"takes_months": months}]).split())
         assert ("margin only" in both or "nur in der Vorsorge" in both) is same, "the day is no margin"
