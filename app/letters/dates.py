@@ -11,7 +11,6 @@ from app.questions.frame import Frame
 from app.recourse.actions.sentences import about_text, days_text, in_weeks
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.recourse.features import Feature, FeatureType, Takes
-from app.store.timestamps import timestamp
 
 
 def reach_until(answer: Json, question: Json, features: Sequence[Feature], language: Language) -> str | None:
@@ -20,7 +19,7 @@ def reach_until(answer: Json, question: Json, features: Sequence[Feature], langu
         return None
     horizon = (question.get("timing") or {}).get("horizon_months")
     if horizon is None:
-        return language.date_text(answer["expires_at"])
+        return language.date_text(_last_day(datetime.fromisoformat(answer["expires_at"])))
     start = datetime.fromisoformat(answer["created_at"]).date()
     return language.date_text(_months_after(start, horizon).isoformat())
 
@@ -32,27 +31,32 @@ def _months_after(start: date, months: float) -> date:
 
 
 def validity(answer: Json) -> tuple[float, Timestamp]:
-    """Months that a letter is valid, and until when: no longer than the backtest of each way holds what it promises."""
-    months, until = Frame.from_json(answer).valid_months, answer["expires_at"]
+    """Months that a letter is valid, and its last whole day: no longer than the backtest of a way holds its promise."""
+    months, until = Frame.from_json(answer).valid_months, datetime.fromisoformat(answer["expires_at"])
     for one in answer["counterfactuals"]:
         before = (one["validity"].get("future") or {}).get("kept_before")  # answers of earlier releases have none
         if before and before["holds_months"] is not None and before["holds_months"] < months:
             months = before["holds_months"]
-            until = timestamp(datetime.fromisoformat(answer["created_at"]) + timedelta(days=months * DAYS_PER_MONTH))
-    return months, until
+            until = datetime.fromisoformat(answer["created_at"]) + timedelta(days=months * DAYS_PER_MONTH)
+    return months, _last_day(until)
+
+
+def _last_day(until: datetime) -> str:
+    """The last whole day before, wherever the reader lives."""
+    return (until.date() - timedelta(days=1)).isoformat()
 
 
 def span(answer: Json, months: float, valid_months: float, language: Language, *, dated: bool) -> tuple[str, str]:
     """About how long a way takes, and the day on which that ends.
 
     Whole months are those of the calendar, which are longer than those that the search counts in. It is said in days
-    where whole weeks or months would end after the letter within which the way ends; and, where the day is named
-    (`dated`), if it is no whole number of months.
+    where the day is named (`dated`) and ends no whole month, and where it is not and whole weeks or months would end
+    after the letter within which the way ends.
     """
     start, days = datetime.fromisoformat(answer["created_at"]).date(), math.ceil(months * DAYS_PER_MONTH - 1e-6)
     end = _months_after(start, months)
     rounded = 7 * math.ceil(days / 7) if in_weeks(months) else (end - start).days
-    if (dated and months % 1.0) or (months <= valid_months and rounded > valid_months * DAYS_PER_MONTH):
+    if months % 1.0 if dated else months <= valid_months and rounded > valid_months * DAYS_PER_MONTH:
         return days_text(days, language.phrases), (start + timedelta(days=days)).isoformat()
     return about_text(months, language.phrases), end.isoformat()
 

@@ -92,7 +92,7 @@ def notice_of(
     same = takewhile(lambda said: len(set(said)) == 1, zip(*promises, strict=False))
     alike = [said[0] for said in same] if len(promises) > 1 else []
     ways = tuple(
-        _way(facts, one, number, features, language, valid_months, timed, digits, said[len(alike) :])
+        _way(facts, one, number, features, language, (valid_months, valid_until), timed, digits, said[len(alike) :])
         for number, (one, said) in enumerate(zip(found, promises, strict=True), start=1)
     )
     reasons = facts.reasons or {"reasons": (), "against": None}
@@ -324,9 +324,10 @@ def _enough(one: Json) -> int | None:
 
 
 def _way(
-    facts: Facts, one: Json, number: int, features: Mapping[str, Feature], language: Language, valid_months: float,
-    timed: bool, digits: int, promise: Sequence[str],
+    facts: Facts, one: Json, number: int, features: Mapping[str, Feature], language: Language,
+    validity: tuple[float, str], timed: bool, digits: int, promise: Sequence[str],
 ) -> NoticeWay:  # fmt: skip
+    valid_months, valid_until = validity
     # Answers of earlier releases lack some of these.
     current = one["validity"]["current"]
     months, points = one.get("takes_months", 0.0), current.get("points")
@@ -338,7 +339,7 @@ def _way(
     ]  # fmt: skip
     dated = months > 0.0 and (timed or bool(aged))
     time, until = dates.span(facts.answer, months, valid_months, language, dated=dated)
-    day = language.date_text(until)
+    day, late = language.date_text(until), until > valid_until if dated else months > valid_months
     return NoticeWay(
         number=number,
         steps=tuple(
@@ -350,8 +351,8 @@ def _way(
         ),
         time=None if months <= 0.0
         else fill(language.takes_to if dated else language.takes, {"time": time, "date": day}),
-        late=months > valid_months,
-        tight=TIGHT * valid_months < months <= valid_months,
+        late=late,
+        tight=TIGHT * valid_months < months and not late,
         day=day if dated else None,
         counted=tuple(_lines(moving, one["applicant"], features, language)) if dated else (),
         unstated=tuple(

@@ -137,19 +137,19 @@ def test_a_refusal_in_english() -> None:
         "1. Reduce the loan amount from 20,800 EUR to 15,700 EUR. 2. Find a guarantor.",
         "then rates your application 92. If future applicants are like today's, at least 94 in 100 new versions of our",
         "begin at once",
-        "up to and including 31 May 2026, provided",
+        "up to and including 30 May 2026, provided",
         "The most important of these comes first. The codes in brackets are for our own use. -",
         "begin at once, and ask us if it takes longer",
         "The model itself has assessed your application as it would then be and accepts it. It does so up to and",
         "that we still use this model, that by then you have done all of this, that this stays so and that nothing "
         "else in your application changes. With figures other than",
-        "Tell us as soon as you have done all of this, and send proof of it, in good time for us to decide by 31 May "
+        "Tell us as soon as you have done all of this, and send proof of it, in good time for us to decide by 30 May "
         "2026. Only then do we decide anew, about your application as it then is and with the model that we then use.",
     ):
         assert part in letter
 
 
-@pytest.mark.parametrize(("holds", "until"), [(None, "31 May 2026"), (9.0, "31 May 2026"), (1.5, "16 April 2026")])
+@pytest.mark.parametrize(("holds", "until"), [(None, "30 May 2026"), (9.0, "30 May 2026"), (1.5, "15 April 2026")])
 def test_a_letter_is_valid_until_the_backtest_falls_below_the_promise(holds: float | None, until: str) -> None:
     before = {"share": 0.627, "interval": [0.4, 0.8], "promises": 90, "months": 12, "holds_months": holds}
     aged, other = way(1, amount=15700, share=1.0), way(2, guarantor=True, share=1.0)
@@ -180,10 +180,10 @@ def test_a_refusal_in_german() -> None:
         "2026, wenn wir dieses Modell weiter verwenden, Sie bis dahin alles umgesetzt haben, das so bleibt und "
         "sich sonst nichts an Ihrem Antrag ändert.",
         "Teilen Sie uns mit, sobald Sie alles umgesetzt haben, mit Nachweis und so früh, dass wir "
-        "bis zum 31. Mai 2026 entscheiden können. Erst dann entscheiden wir neu: über Ihren Antrag, wie er dann ist,",
+        "bis zum 30. Mai 2026 entscheiden können. Erst dann entscheiden wir neu: über Ihren Antrag, wie er dann ist,",
         "1. Kreditbetrag senken: 15.700 EUR statt 20.800 EUR. 2. Jemanden finden, der bürgt.",
         "mindestens 94",
-        "Das gilt bis einschließlich 31. Mai 2026, wenn",
+        "Das gilt bis einschließlich 30. Mai 2026, wenn",
     ):
         assert part in letter
     for word in ("Loan", "guarantor", "{", "}"):
@@ -256,7 +256,7 @@ def test_a_yes_for_today_is_said_to_be_where_time_changes_applications(
             told = notice(templates, language, reasons=None, states_offer=states_offer, **changes)
             letter = " ".join(templates.text(told).split())
             assert sum(map(letter.count, said)) == times
-            dated = "including 31 May 2026" in letter or "einschließlich 31. Mai 2026" in letter
+            dated = "including 30 May 2026" in letter or "einschließlich 30. Mai 2026" in letter
             assert dated is (times == 0), "of a yes that time may take, no day is named"
 
 
@@ -277,13 +277,13 @@ def spelt(text: str) -> str:
 
 LATE = {
     ("en", "general"): (
-        "This takes longer than this letter is valid (up to and including 31 May 2026), so we do not promise this yes: "
+        "This takes longer than this letter is valid (up to and including 30 May 2026), so we do not promise this yes: "
         "apply again once you have done it, with proof.",
         "When you apply again we decide anew, perhaps with another model, and may decide otherwise.",
         "It does so up to",
     ),
     ("de", "general"): (
-        "Das dauert länger, als dieses Schreiben gilt (bis einschließlich 31. Mai 2026), ein Ja sagen wir deshalb "
+        "Das dauert länger, als dieses Schreiben gilt (bis einschließlich 30. Mai 2026), ein Ja sagen wir deshalb "
         "nicht zu: Stellen Sie den Antrag neu, wenn Sie alles umgesetzt haben, und weisen Sie es nach.",
         "Über einen neuen Antrag entscheiden wir neu, "
         "vielleicht mit einem anderen Modell und vielleicht anders.",
@@ -360,7 +360,7 @@ def test_a_letter_without_a_way_names_no_day(language: str) -> None:
 def test_nothing_found_promises_nothing() -> None:
     letter = written(counterfactuals=[])
     assert "found none" in " ".join(letter.split())
-    assert "31 May" not in letter
+    assert "30 May" not in letter
     assert "promise" not in letter
     assert "offer of credit" not in letter
 
@@ -735,12 +735,12 @@ def test_what_is_proven_to_be_out_of_reach_is_not_called_unproven(language: str)
         (
             "en",
             "within your reach and not ruled out in the search",
-            "within your reach by 31 May 2026",
+            "within your reach by 30 May 2026",
         ),
         (
             "de",
             "die Ihnen nach unserer Annahme möglich sind und bei der Suche nicht ausgeschlossen waren",
-            "die Ihnen nach unserer Annahme bis zum 31. Mai 2026",
+            "die Ihnen nach unserer Annahme bis zum 30. Mai 2026",
         ),
     ],
 )
@@ -823,15 +823,15 @@ def test_a_value_is_not_compared_with_one_that_reads_alike() -> None:
     ("language", "lines"),
     [
         ("en", "If nothing else in your application changes and we go on using today's model, it accepts these terms "
-               "up to and including 31 May 2026, without the changes below. A new version of our model may refuse "
-               "them. Tell us if you want these terms, in good time for us to decide by 31 May 2026: only then do we "
+               "up to and including 30 May 2026, without the changes below. A new version of our model may refuse "
+               "them. Tell us if you want these terms, in good time for us to decide by 30 May 2026: only then do we "
                "decide anew, after our other checks and with the model that we then use; if we say yes, you will see "
                "the instalment before you sign. - Loan amount: 9,000 EUR (in your application: 20,800 EUR) - "
                "Guarantor: no (as in your application) What you can"),
         ("de", "Wenn sich sonst nichts an Ihrem Antrag ändert und wir das heutige Modell "
-               "weiter verwenden, nimmt es ihn bis einschließlich 31. Mai 2026 zu diesen Bedingungen an, ohne die "
+               "weiter verwenden, nimmt es ihn bis einschließlich 30. Mai 2026 zu diesen Bedingungen an, ohne die "
                "Änderungen unten. Eine neue Fassung unseres Modells könnte sie ablehnen. Möchten Sie diese "
-               "Bedingungen, sagen Sie es uns so früh, dass wir bis zum 31. Mai 2026 entscheiden können: Erst dann "
+               "Bedingungen, sagen Sie es uns so früh, dass wir bis zum 30. Mai 2026 entscheiden können: Erst dann "
                "entscheiden wir neu, mit dem Modell, das wir dann haben, und nach den übrigen Prüfungen; sagen wir Ja, "
                "erfahren Sie Ihre Rate, bevor Sie unterschreiben. - Kreditbetrag: 9.000 EUR (in Ihrem Antrag: 20.800 "
                "EUR) - Bürgschaft: nein (wie beantragt) Was Sie"),
@@ -1021,7 +1021,7 @@ def test_an_interval_around_half_tells_nothing(language: str, cannot_tell: tuple
 @pytest.mark.parametrize(
     ("months", "said"),
     [(12.0, "12 months, to 2 March 2027"), (6.0, "6 months, to 2 September 2026"), (0.5, "15 days, to 17 March 2026"),
-     (6.4, "192 days, to 10 September 2026"), (3.0, "90 days, to 31 May 2026")],
+     (6.4, "192 days, to 10 September 2026"), (3.0, "3 months, to 2 June 2026")],
 )  # fmt: skip
 def test_the_day_that_is_named_is_that_on_which_the_time_named_ends(months: float, said: str) -> None:
     """Twelve months after 2 March, it is 2 March again, though the search counts 360 days.
@@ -1287,9 +1287,9 @@ def test_a_yes_that_depends_on_the_day_names_it(
     letter = " ".join(written(language, reasons=None, counterfactuals=[one]).split())
     assert day in letter
     assert enough in letter
-    assert letter.count("31 May 2026") + letter.count("31. Mai 2026") == 0
+    assert letter.count("30 May 2026") + letter.count("30. Mai 2026") == 0
     tight = " ".join(written(language, counterfactuals=[one | {"takes_months": 2.9}]).split())
-    assert "31 May 2026)" in tight or "31. Mai 2026)" in tight, "until when the letter is valid"
+    assert "30 May 2026)" in tight or "30. Mai 2026)" in tight, "until when the letter is valid"
     for months, same in ((1.0, True), (2.0, False)):
         both = " ".join(written(language, reasons=None, counterfactuals=[one, one | {"takes_months": months}]).split())
         assert ("margin only" in both or "nur in der Vorsorge" in both) is same, "the day is no margin"
