@@ -1,7 +1,7 @@
 """The results of a batch: one line of JSON for each row, an answer or an error."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from app.errors import RecourseError
 from app.jobs.ids import new_id
@@ -9,7 +9,7 @@ from app.questions.answers import Json, ModelVersion, encoded, plain, without_sc
 from app.questions.frame import Frame
 from app.questions.recourse import RecourseAnswer, out_of_time
 from app.recourse.models.score import PointScale
-from app.store.timestamps import timestamp
+from app.store.timestamps import expiry, timestamp
 
 GROUP = 20
 """Rows that a child computes at once, and that share model calls."""
@@ -56,7 +56,7 @@ def frame(payload: Json, offset: int) -> Frame:
     `offset` is the row's index in the payload.
     """
     common, created = payload["frame"], datetime.now(UTC)
-    expires_at = timestamp(created + timedelta(days=common["valid_days"]))
+    expires_at = expiry(created, common["valid_days"])
     return Frame(
         id=new_id("rec"),
         reference=payload["rows"][offset].get("reference"),

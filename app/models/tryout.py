@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -36,6 +36,7 @@ from app.registry.ref import ModelRef, Store
 from app.registry.reference import read_reference
 from app.registry.version import RegisteredModel, Registration
 from app.settings import Settings
+from app.store.timestamps import expiry
 
 ROWS = 128
 """Records that are tried for each person and line."""
@@ -198,7 +199,7 @@ def _ask(ref: ModelRef, settings: Settings, reference: Reference, record: int) -
     registered = tasks.load(ref).registered
     frame = Frame(
         model=identity(registered), points=registered.manifest.points, method={"name": method.name}, seed=0,
-        created_at=created.isoformat(), expires_at=(created + timedelta(days=settings.valid_days)).isoformat(),
+        created_at=created.isoformat(), expires_at=expiry(created, settings.valid_days),
     )  # fmt: skip
     question = Question(
         method=method.name, params=method.params(), factual_raw=reference.rows_raw[record],

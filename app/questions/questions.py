@@ -35,7 +35,7 @@ from app.questions.validity import ValidityQuestion
 from app.recourse.actions.timing import DAYS_PER_MONTH
 from app.registry.version import RegisteredModel
 from app.settings import Settings
-from app.store.timestamps import timestamp
+from app.store.timestamps import expiry, timestamp
 
 Record = Mapping[str, object]
 """A record as the caller sent it."""
@@ -143,7 +143,7 @@ class Questions:
 
     def bounded(self, payload: Json) -> Json:
         """The payload of a batch, completed by the latest time at which the batch's answers may expire."""
-        by = timestamp(self._ledger.believed_now() + LONGEST_WAIT + self._valid)
+        by = expiry(self._ledger.believed_now() + LONGEST_WAIT, self._settings.valid_days)
         return {**payload, "frame": {**payload["frame"], "expires_by": by}}
 
     def batch_payload(self, question: Question, terms: Terms) -> Json:
@@ -191,7 +191,7 @@ class Questions:
             seed=question.seed,
             stored=terms.store,
             created_at=timestamp(created),
-            expires_at=timestamp(min(created, self._ledger.believed_now()) + self._valid),
+            expires_at=expiry(min(created, self._ledger.believed_now()), self._settings.valid_days),
             scores=may_read_scores(),
             points=model.manifest.points,
         )
@@ -248,13 +248,8 @@ class Questions:
         return written(name, found, terms.detail, answer.texts.get(REQUEST))
 
     @property
-    def _valid(self) -> timedelta:
-        """How long an answer is valid."""
-        return timedelta(days=self._settings.valid_days)
-
-    @property
     def _valid_months(self) -> float:
-        """The same in months: how long the changes of an answer may take."""
+        """How long an answer is valid, in months, and so how long its changes may take."""
         return self._settings.valid_days / DAYS_PER_MONTH
 
     @property

@@ -3,7 +3,7 @@
 import math
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -223,7 +223,10 @@ def test_ids_sort_by_time_and_answers_expire(client: httpx.Client) -> None:
     assert len(set(ids)) == 3
     assert [identifier[:14] for identifier in ids] == sorted(identifier[:14] for identifier in ids)
     created, expires = (datetime.fromisoformat(answers[0][key]) for key in ("created_at", "expires_at"))
-    assert expires - created == timedelta(days=90)
+    assert expires == datetime(expires.year, expires.month, expires.day, tzinfo=UTC), (
+        "every day of its validity is a whole one"
+    )
+    assert timedelta(days=90) <= expires - created < timedelta(days=91)
     assert abs((created - datetime.now(created.tzinfo)).total_seconds()) < 60
 
 

@@ -142,7 +142,7 @@ def test_a_refusal_in_english() -> None:
         "begin at once, and ask us if it takes longer",
         "The model itself has assessed your application as it would then be and accepts it. It does so up to and",
         "that we still use this model, that by then you have done all of this, that this stays so and that nothing "
-        "else in your application changes. With figures other than",
+        "else in your application changes. In each of these cases the answer may differ, so ask us first:",
         "Tell us as soon as you have done all of this, and send proof of it, in good time for us to decide by 30 May "
         "2026. Only then do we decide anew, about your application as it then is and with the model that we then use.",
     ):
@@ -822,19 +822,19 @@ def test_a_value_is_not_compared_with_one_that_reads_alike() -> None:
 @pytest.mark.parametrize(
     ("language", "lines"),
     [
-        ("en", "If nothing else in your application changes and we go on using today's model, it accepts these terms "
-               "up to and including 30 May 2026, without the changes below. A new version of our model may refuse "
-               "them. Tell us if you want these terms, in good time for us to decide by 30 May 2026: only then do we "
-               "decide anew, after our other checks and with the model that we then use; if we say yes, you will see "
-               "the instalment before you sign. - Loan amount: 9,000 EUR (in your application: 20,800 EUR) - "
-               "Guarantor: no (as in your application) What you can"),
-        ("de", "Wenn sich sonst nichts an Ihrem Antrag ändert und wir das heutige Modell "
-               "weiter verwenden, nimmt es ihn bis einschließlich 30. Mai 2026 zu diesen Bedingungen an, ohne die "
-               "Änderungen unten. Eine neue Fassung unseres Modells könnte sie ablehnen. Möchten Sie diese "
-               "Bedingungen, sagen Sie es uns so früh, dass wir bis zum 30. Mai 2026 entscheiden können: Erst dann "
-               "entscheiden wir neu, mit dem Modell, das wir dann haben, und nach den übrigen Prüfungen; sagen wir Ja, "
-               "erfahren Sie Ihre Rate, bevor Sie unterschreiben. - Kreditbetrag: 9.000 EUR (in Ihrem Antrag: 20.800 "
-               "EUR) - Bürgschaft: nein (wie beantragt) Was Sie"),
+        ("en", "If nothing else in your application changes, you have no birthday before we decide and we go on using "
+               "today's model, it accepts these terms up to and including 30 May 2026, without the changes below. A "
+               "new version of our model may refuse them. Tell us if you want these terms, in good time for us to "
+               "decide by 30 May 2026: only then do we decide anew, after our other checks and with the model that we "
+               "then use; if we say yes, you will see the instalment before you sign. - Loan amount: 9,000 EUR (in "
+               "your application: 20,800 EUR) - Guarantor: no (as in your application) What you can"),
+        ("de", "Wenn sich sonst nichts an Ihrem Antrag ändert, auch nicht durch einen Geburtstag, "
+               "und wir das heutige Modell weiter verwenden, nimmt es ihn bis einschließlich 30. Mai 2026 zu diesen "
+               "Bedingungen an, ohne die Änderungen unten. Eine neue Fassung unseres Modells könnte sie ablehnen. "
+               "Möchten Sie diese Bedingungen, sagen Sie es uns so früh, dass wir bis zum 30. Mai 2026 entscheiden "
+               "können: Erst dann entscheiden wir neu, mit dem Modell, das wir dann haben, und nach den übrigen "
+               "Prüfungen; sagen wir Ja, erfahren Sie Ihre Rate, bevor Sie unterschreiben. - Kreditbetrag: 9.000 EUR "
+               "(in Ihrem Antrag: 20.800 EUR) - Bürgschaft: nein (wie beantragt) Was Sie"),
     ],
 )  # fmt: skip
 def test_other_terms_are_stated_with_their_condition_where_the_lender_wants_that(language: str, lines: str) -> None:
@@ -1032,7 +1032,7 @@ def test_the_day_that_is_named_is_that_on_which_the_time_named_ends(months: floa
 
 
 @pytest.mark.parametrize(
-    ("language", "said"), [("en", "you have a birthday before we"), ("de", "enn Sie vor unserer Entscheidung Geb")]
+    ("language", "said"), [("en", "birthday before we decide"), ("de", "vor unserer Entscheidung")]
 )
 def test_who_has_a_birthday_before_the_decision_reads_that_it_may_differ(
     language: str, said: str, monkeypatch: pytest.MonkeyPatch
