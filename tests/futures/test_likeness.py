@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from app.futures.rehearsal import rehearse
 from app.futures.spec import Choices, Material
-from app.futures.store import ADVICE, load_futures, read_record, status
+from app.futures.store import load_futures, read_record, status
 from app.recourse.actions.action_set import action_set
 from app.recourse.models.committee import Futures
 from app.recourse.problem import RecourseProblem
@@ -20,7 +20,8 @@ from app.registry.version import LoadedModel
 from tests.futures.models import registered
 from tests.optional import library
 
-CHOICES = Choices(stress="none", search=20, held_back=40)
+CHOICES = Choices(stress="none", search=19, held_back=40)
+"""With too few models for a search to halve the records."""
 
 
 def weighted(weight: float) -> Any:
@@ -48,8 +49,7 @@ def test_a_model_of_its_own_recipe_looks_like_one(tmp_path: Path, fit: str) -> N
     futures = load_futures(model)
     assert futures is not None
     assert (futures.recipe, futures.apart) == ("alike", None)
-    assert status(model)["recipe"] == "alike"
-    assert ADVICE not in (status(model)["advice"] or "")
+    assert (status(model)["recipe"], status(model)["advice"]) == ("alike", None)
 
 
 def told(loaded: LoadedModel, futures: Futures) -> tuple[np.ndarray, list[Any]]:

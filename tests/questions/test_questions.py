@@ -63,10 +63,10 @@ def test_while_the_clock_is_far_ahead_an_answer_expires_by_the_expected_time(
     settings = Settings(models_store=models_store, state_dir=tmp_path, run_jobs=False, valid_days=30)
     given, valid = datetime.now(UTC), timedelta(days=30)
     before = asyncio.run(answered(new_record(1, at=timestamp(given), expires_at=timestamp(given + valid))))
-    assert before["expires_at"] - before["created_at"] == valid
+    assert valid <= before["expires_at"] - before["created_at"] < valid + timedelta(days=1)
     for module in (sure_clock, recorder, questions):
         monkeypatch.setattr(module, "datetime", ClockAhead)
     under = asyncio.run(answered())
     assert under["created_at"].year > given.year + 8
     for name in ("expires_at", "expires_by"):
-        assert under[name] - before[name] < timedelta(minutes=5)
+        assert under[name] - before[name] <= timedelta(days=1)
