@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 
 from app.letters.language import Language
-from app.questions.answers import Json, Timestamp
+from app.questions.answers import Json
 from app.questions.frame import Frame
 from app.recourse.actions.sentences import about_text, days_text, in_weeks
 from app.recourse.actions.timing import DAYS_PER_MONTH
@@ -30,7 +30,7 @@ def _months_after(start: date, months: float) -> date:
     return date(year, month + 1, min(start.day, monthrange(year, month + 1)[1]))
 
 
-def validity(answer: Json) -> tuple[float, Timestamp]:
+def validity(answer: Json) -> tuple[float, str]:
     """Months that a letter is valid, and its last whole day: no longer than the backtest of a way holds its promise."""
     months, until = Frame.from_json(answer).valid_months, datetime.fromisoformat(answer["expires_at"])
     for one in answer["counterfactuals"]:
@@ -42,7 +42,7 @@ def validity(answer: Json) -> tuple[float, Timestamp]:
 
 
 def _last_day(until: datetime) -> str:
-    """The last whole day before, wherever the reader lives."""
+    """The last day, in UTC, that has ended by then."""
     return (until.date() - timedelta(days=1)).isoformat()
 
 
@@ -56,7 +56,8 @@ def span(answer: Json, months: float, valid_months: float, language: Language, *
     start, days = datetime.fromisoformat(answer["created_at"]).date(), math.ceil(months * DAYS_PER_MONTH - 1e-6)
     end = _months_after(start, months)
     rounded = 7 * math.ceil(days / 7) if in_weeks(months) else (end - start).days
-    if months % 1.0 if dated else months <= valid_months and rounded > valid_months * DAYS_PER_MONTH:
+    ends_late = months <= valid_months and rounded > valid_months * DAYS_PER_MONTH
+    if (dated and months % 1.0) or (not dated and ends_late):
         return days_text(days, language.phrases), (start + timedelta(days=days)).isoformat()
     return about_text(months, language.phrases), end.isoformat()
 

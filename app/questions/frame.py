@@ -34,7 +34,7 @@ class Frame:
 
     @property
     def valid_months(self) -> float:
-        """Months from the creation of the answer to its expiry."""
+        """Months from the creation of the answer to its expiry, at the end of a day."""
         valid = datetime.fromisoformat(self.expires_at) - datetime.fromisoformat(self.created_at)
         return valid.total_seconds() / 86_400.0 / DAYS_PER_MONTH
 
