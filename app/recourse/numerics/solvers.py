@@ -17,8 +17,8 @@ MOST_NODES = 2_000
 """Of a cover or a proof; not a time, so that the same question has the same answer."""
 MOST_PROGRAMS = 400
 """Linear programs after which HiGHS' own branch and bound goes on, which cuts better."""
-MOST_CUTS = 50
-"""Rounds of cuts in one node."""
+MOST_CUTS, FEW_CUTS = 50, 4
+"""Rounds of cuts after which a solution is given up, and after which one that is not whole is bound enough."""
 WHOLE = 1e-6
 """Numbers this close to a whole one are whole."""
 
@@ -67,7 +67,7 @@ def mixed_integer_program(
     Raises
     ------
     DeadlineExceeded : no ``x`` was known at the deadline
-    SolverFailed : the solver ended without an answer, or knew no ``x`` after so many nodes
+    SolverFailed : the solver ended without an answer, or knew no ``x`` after so many nodes or rounds of cuts
     """
     if not len(cost):  # the solver refuses a program without variables
         return cost if ((lower <= 1e-9) & (upper >= -1e-9)).all() else None
@@ -107,6 +107,28 @@ def _highs(
     return solver
 
 
+def least_price(
+    cost: Float[np.ndarray, "n"],
+    A: Float[np.ndarray, "m n"],
+    lower: Float[np.ndarray, "m"],
+    upper: Float[np.ndarray, "m"],
+    *,
+    limit: Float[np.ndarray, "n"],
+) -> float | None:
+    """By how much the least ``cost.x`` grows with the last of `lower`; None if the constraints are infeasible.
+
+    The constraints are ``lower <= A x <= upper`` and ``0 <= x <= limit``. No number has to be whole.
+    """
+    if not len(cost):
+        return None
+    at, columns = np.nonzero(A)
+    solver = _highs(cost, (A[at, columns], (at, columns)), lower, upper, limit)
+    solver.run()
+    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return None
+    return float(solver.getSolution().row_dual[-1])
+
+
 class _Tree:
     """Branch and bound, depth first, over the linear programs of one mixed-integer program."""
 
@@ -121,6 +143,8 @@ class _Tree:
         self._solver, self._cost, self._limit, self._whole, self._cuts = solver, cost, limit, whole, cuts
         self._best: Float[np.ndarray, n] | None = None
         self._least = math.inf
+        self._lost = False
+        """Whether a solution was given up that cuts did not end, so that nothing is proven without a best one."""
 
     def best(self, gap: float, deadline: float, nodes: int | None) -> Float[np.ndarray, "n"] | None:
         """The optimum; see `mixed_integer_program`."""
@@ -140,29 +164,29 @@ class _Tree:
             x = self._relaxed(low, high)
             if x is None:
                 continue
-            bound, at = float(self._cost @ x), x[self._whole]
-            away = np.abs(at - np.rint(at))
+            away = self._away(x)
             if away.max(initial=0.0) <= WHOLE:
                 self._settle(x)
                 continue
-            far = int(away.argmax())
+            bound, at, far = float(self._cost @ x), x[self._whole], int(away.argmax())
             k, below = int(self._whole[far]), math.floor(at[far])
             down, up = high.copy(), low.copy()
             down[k], up[k] = below, below + 1.0
             halves = [(bound, low, down), (bound, up, high)]
             open_ += halves if at[far] > below + 0.5 else halves[::-1]
-        return self._best
+        return self._known() if self._lost else self._best
 
     def _known(self) -> Float[np.ndarray, "n"]:
         if self._best is None:
-            raise SolverFailed("The mixed-integer solver found no answer among too many combinations.")
+            raise SolverFailed("The mixed-integer solver found no answer among too many combinations or cuts.")
         return self._best
 
     def _relaxed(self, low: Float[np.ndarray, "n"], high: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"] | None:
-        """The optimum between these limits if no number has to be whole; None if infeasible."""
+        """The optimum between these limits if no number has to be whole; None if infeasible, or if cuts do not end."""
         solver, status = self._solver, highspy.HighsModelStatus
         solver.changeColsBounds(len(low), np.arange(len(low)), low, high)
-        for _ in range(MOST_CUTS):
+        x = np.full(len(low), math.nan)
+        for count in range(MOST_CUTS):
             solver.run()
             ended = solver.getModelStatus()
             if ended not in (status.kOptimal, status.kInfeasible):  # again, from the beginning
@@ -173,14 +197,21 @@ class _Tree:
                 return None
             if ended != status.kOptimal:
                 raise SolverFailed(f"The mixed-integer solver ended without an answer: {ended.name}")
-            x = np.array(solver.getSolution().col_value)
+            before, x = x, np.array(solver.getSolution().col_value)
+            if np.array_equal(x, before) or (count >= FEW_CUTS and self._away(x).max(initial=0.0) > WHOLE):
+                return x  # the same: cuts are kept up to the solver's tolerance
             rows = self._cuts(x)
+            if not rows:
+                return x
             for row, least in rows:
                 used = np.flatnonzero(row)
                 solver.addRow(least, math.inf, len(used), used, row[used])
-            if not rows:
-                break
-        return x
+        self._lost = True
+        return None
+
+    def _away(self, x: Float[np.ndarray, "n"]) -> Float[np.ndarray, "k"]:
+        """How far numbers that have to be whole are from that."""
+        return np.abs(x[self._whole] - np.rint(x[self._whole]))
 
     def _settle(self, x: Float[np.ndarray, "n"]) -> None:
         """Remember a solution: its whole numbers are whole up to a tolerance, which the others may exploit."""
@@ -190,7 +221,9 @@ class _Tree:
         settled = self._relaxed(low, high) if len(rounded) < len(x) else None
         x = x if settled is None else settled
         x[self._whole] = rounded
-        if float(self._cost @ x) < self._least:
+        if settled is None and self._cuts(x):
+            self._lost = True
+        elif float(self._cost @ x) < self._least:
             self._best, self._least = x, float(self._cost @ x)
 
     def _by_highs(self, deadline: float) -> Float[np.ndarray, "n"] | None:

@@ -1,17 +1,10 @@
 """Searches of one person's action set for legal records.
 
-`cheapest` and `trade_off` look for the optimum on a linear model of the decision. Each first leaves out what ties
-features: rules, shared time, levels that are not proposed. Where that optimum is not legal, HiGHS searches, which knows
-all of these ties.
-
-============  ==========================================  ==============================================
-..            `cheapest`: least cost at a margin          `trade_off`: least loss and cost
-============  ==========================================  ==============================================
-asked by      `robust_mpm`, `probe`, `robust_projection`  `wachter`, `roar`,
-              plans, fallback records, verdicts           `learning_augmented`
-without ties  `knapsack`, `knapsack_amounts`              `branching`, `simplicial`, `responses`
-with ties     `rule_branching`                            `rule_branching`, with tangents of the losses
-============  ==========================================  ==============================================
+`cheapest` looks for the least cost at a margin of a linear model of the decision (`robust_mpm`, `probe`, plans,
+fallback records, verdicts). It first leaves out what ties features: rules, shared time, levels that are not proposed;
+then the problem is a knapsack (`knapsack`, `knapsack_amounts`). Where that optimum is not legal, HiGHS searches, which
+knows all of these ties. `trade_off` has HiGHS look for the least loss and cost (`wachter`, `roar`,
+`learning_augmented`), with tangents of the losses.
 
 `rule_branching.solve_program` alone asks HiGHS, about the constraints of `mixed_integer`. Rules that are no linear
 constraints divide the action set into `rule_parts`, in which `enclosures` bound them by linear ones. `cheapest` asks

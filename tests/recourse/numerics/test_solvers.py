@@ -95,6 +95,18 @@ def test_what_cuts_say_is_a_constraint() -> None:
     assert found == pytest.approx([2.0, 3.3 - np.sqrt(4.0 - 1.3**2)], abs=1e-6)
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_solution_that_breaks_cuts_to_the_last_is_none(whole: bool) -> None:
+    def further(x: np.ndarray) -> list[tuple[np.ndarray, float]]:
+        return [(np.ones(2), float(x.sum()) + 1.0)]
+
+    with pytest.raises(SolverFailed, match="cuts"):
+        mixed_integer_program(
+            np.array([1.0, 1.1]), np.zeros((0, 2)), np.zeros(0), np.zeros(0), limit=np.full(2, 1e3),
+            integer=np.array([whole, False]), cuts=further,
+        )  # fmt: skip
+
+
 def test_a_program_of_many_nodes_is_left_to_the_solvers_own_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solvers, "MOST_PROGRAMS", 1)
     assert program([1.0, 1.6], [2.0, 3.0], 7.0, integer=True) == [2.0, 1.0]
