@@ -2,7 +2,7 @@
 
 `cheapest` looks for the least cost at a margin of a linear model of the decision (`robust_mpm`, `probe`, plans,
 fallback records, verdicts). It first leaves out what ties features: rules, shared time, levels that are not proposed;
-then the problem is a knapsack (`knapsack`, `knapsack_amounts`). Where that optimum is not legal, HiGHS searches, which
+then the problem is a `knapsack`. Where that optimum is not legal, HiGHS searches, which
 knows all of these ties. `trade_off` has HiGHS look for the least loss and cost (`wachter`, `roar`,
 `learning_augmented`), with tangents of the losses.
 

@@ -2,14 +2,11 @@
 
 ``min sum_j cost_j |x_j - x0_j|  subject to  w.x + c >= margin,  x in the action set``. Each number only moves in the
 direction that helps, and a change of category costs the same for every level, so only the level with the largest
-weight matters. What remains is a covering knapsack with one constraint:
+weight matters. What remains is a covering knapsack with one constraint (`app.recourse.search.knapsack`).
 
-* a box of continuous features is the fractional knapsack: fill in order of cost per gain, for all margins at once;
-* lattices, least changes, categories and a cap on the number of changes: branch and bound
-  (`app.recourse.search.knapsack`);
-* rules between features, time that changes share and ordinals with levels that are not proposed do not fit that. The
-  search leaves them out first: its optimum is the optimum wherever they allow it. Where they do not, the general
-  mixed-integer solver knows all of them.
+Rules between features, time that changes share and ordinals with levels that are not proposed do not fit that. The
+search leaves them out first: its optimum is the optimum wherever they allow it. Where they do not, the general
+mixed-integer solver knows all of them.
 
 Papers that move single one-hot columns (paper 1's projection) get half categories; here a group is one item.
 """
@@ -27,8 +24,7 @@ from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.relaxed import relaxed, without_inclusion
 from app.recourse.models.linear import LinearModel
-from app.recourse.search.knapsack import QUICK, THOROUGH, Knapsack
-from app.recourse.search.knapsack_amounts import GAP, SLACK, Item
+from app.recourse.search.knapsack import GAP, QUICK, SLACK, THOROUGH, Item, Knapsack
 from app.recourse.search.mixed_integer import FAR, ActionProgram
 from app.recourse.search.rule_branching import solve_program
 from app.recourse.verdict import Relaxation
@@ -187,8 +183,6 @@ class Search:
         """The search without what ties several features."""
         if not len(needs):
             return np.empty((0, self.action_set.space.p))
-        if self.uses >= len(self.moves.feature) and not (self.moves.step.any() or self.moves.first.any()):
-            return self._apply(self._fill(needs))
         amounts: list[list[float]] = []
         programmed: dict[int, np.ndarray] = {}
         gains, gained = self.moves.gain.tolist(), -math.inf
@@ -212,12 +206,6 @@ class Search:
         for i, row_raw in programmed.items():
             rows[i] = row_raw
         return rows
-
-    def _fill(self, needs: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k n"]:
-        """Amounts of the fractional knapsack for each need."""
-        full = self.moves.gain * self.moves.limit
-        before = np.concatenate([[0.0], np.cumsum(full)[:-1]])
-        return np.clip((needs[:, None] - before) / self.moves.gain, 0.0, self.moves.limit)
 
     def _apply(self, amounts: Float[np.ndarray, "k n"]) -> Float[np.ndarray, "k p"]:
         """Raw rows of moves; numbers that `projection` left off the lattice are rounded away from the factual."""

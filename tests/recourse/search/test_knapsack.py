@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from app.recourse.search.knapsack import QUICK, THOROUGH, Knapsack
-from app.recourse.search.knapsack_amounts import GAP, Item
+from app.recourse.search.knapsack import GAP, QUICK, THOROUGH, Item, Knapsack
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, examples
 
 pytestmark = CHECKED_AT_RANDOM
