@@ -113,7 +113,7 @@ class Chosen:
         burdens = _burdens(costs, rows_raw, None if futures is None else futures.search).tolist()
         shares: list[float | None] = [None] * len(found)
         if futures is not None and found.size:
-            shares = futures.promised(futures.held_back.shares(rows_raw)).tolist()
+            shares = futures.promised(futures.held_back.scores_raw(rows_raw)).tolist()
         for r, cost, burden, share in zip(found.tolist(), costs.tolist(), burdens, shares, strict=True):
             result[r] = {"cost": cost, "burden": burden, "future_validity": share}
         return tuple(result)

@@ -159,7 +159,7 @@ def _accepted_by(model: LoadedModel, rows_raw: Mapping[int, Row]) -> dict[int, f
     futures = load_futures(model.registered)
     if futures is None or not rows_raw:
         return {}
-    shares = futures.promised(futures.held_back.shares(np.array(list(rows_raw.values()))))
+    shares = futures.promised(futures.held_back.scores_raw(np.array(list(rows_raw.values()))))
     return dict(zip(rows_raw, shares.tolist(), strict=True))
 
 

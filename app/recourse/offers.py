@@ -25,13 +25,12 @@ from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.cost import amounts
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.features import Better
-from app.recourse.models.committee import ROUNDING
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, Status
 from app.recourse.robustness.future_validity import future_certificates
 from app.recourse.terms import directions, terms_of, values_of
-from app.recourse.verification.future import aim
+from app.recourse.verification.future import surely_accepted
 
 MOST_ROWS = 5_000
 """Combinations of terms in one call of the model."""
@@ -240,11 +239,7 @@ class _Search:
         problem, yes = self._problem, np.asarray(self._problem.black_box.accepts(scores))
         self._any |= bool(yes.any())
         if problem.future_validity is not None and problem.futures is not None and yes.any():
-            search, held_back = problem.futures.search, problem.futures.held_back
-            share = problem.futures.share_for(problem.future_validity)
-            # By number alone: of offers of the demo whose mean is high enough 0.86 reach the share, by number 0.94.
-            needed = aim(share, search.count, held_back.count) / search.count
-            yes[yes] = search.shares(rows_raw[yes]) >= needed - ROUNDING
+            yes[yes] = surely_accepted(problem.futures, problem.future_validity, rows_raw[yes])
         return yes
 
     def _refine(self, place: Int[np.ndarray, "n"], best: Int[np.ndarray, "n"]) -> None:

@@ -188,11 +188,8 @@ def _how_far(stressed: Mapping[str, Any] | None, phrases: PromisePhrases, labels
     column, direction, limit = stressed["column"], stressed["direction"], stressed["holds_up_to"]
     label = labels.get(column, column.replace("_", " "))
     kind = SPECIAL.get((column, direction), {"down": "low", "up": "high"}[direction] if label else "unnamed")
-    counted, words = stressed["lowest"] * stressed["models"], {"column": label}
+    words = {"column": label}
     if limit is not None and limit >= stressed["curve"][-1]["strength"]:
-        # Less is promised than these models accept: what they accept is no promise.
-        if abs(round(counted) - counted) > SENT * stressed["models"]:
-            return ""
         return _filled(phrases.holds, {"far": _filled({**ENGLISH.far, **phrases.far}[kind], words)})
     change = _filled({**ENGLISH.change, **phrases.change}[kind], words)
     return _filled(phrases.holds_not if limit is None else phrases.holds_partly, {"change": change})

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from app.futures.spec import Choices
 from app.futures.store import Halves, Kept, load_futures, status
 from app.recourse.actions.action_set import action_set
 from app.recourse.counterfactual import Counterfactual
-from app.recourse.models.committee import Futures, Lowered
+from app.recourse.models.committee import Futures, Lowered, quantiles
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.share_interval import share_interval
 from app.recourse.solve import METHODS, solve
@@ -136,20 +137,25 @@ def test_promises_are_lowered_by_what_is_lost_where_chance_does_not_explain_it(
     assert (found is None) == (lowered is None)
     if found is not None and lowered is not None:
         assert (found.amount, found.part) == pytest.approx(lowered)
-        assert norm.ppf(found.share(np.array([0.99]))) == pytest.approx(norm.ppf([0.99]) - asked.promised + asked.kept)
-        assert norm.ppf(found.share(np.array(norm.cdf(asked.promised)))) == pytest.approx(asked.kept)
-        shares = np.linspace(0.01, 0.99, 99)
-        told = found.share(shares)
-        assert (told <= shares + 1e-12).all()
+        assert norm.ppf(found.kept(np.array([2.3]))) == pytest.approx(2.3 - asked.promised + asked.kept)
+        assert norm.ppf(found.kept(np.array(asked.promised))) == pytest.approx(asked.kept)
+        own = np.linspace(-2.3, 2.3, 99)
+        told = found.kept(own)
+        assert (told <= norm.cdf(own) + 1e-12).all()
         assert (np.diff(told) > 0.0).all()
-        assert [found.needed(share) for share in told] == pytest.approx(shares.tolist())
+        assert [found.needed(share) for share in told] == pytest.approx(own.tolist())
 
 
 @pytest.mark.parametrize("part", [0.0, 0.2])
 def test_none_and_all_of_the_models_stay_none_and_all(part: float) -> None:
     found = Lowered(amount=0.3, part=part, most=0.5)
-    assert found.share(np.array([0.0, 1.0])).tolist() == [0.0, 1.0]
-    assert [found.needed(0.0), found.needed(1.0)] == [0.0, 1.0]
+    assert found.kept(np.array([-np.inf, np.inf])).tolist() == [0.0, 1.0]
+    assert [found.needed(0.0), found.needed(1.0)] == [-np.inf, np.inf]
+
+
+def test_a_quantile_is_the_mean_in_deviations_and_a_missing_score_a_0() -> None:
+    found = quantiles(np.array([[1.0, 2.0, 3.0], [-1.0, -1.0, -1.0], [2.0, 2.0, 2.0], [np.nan, 1.0, 2.0]]))
+    assert found.tolist() == [2.0, -np.inf, np.inf, 1.0]
 
 
 @pytest.mark.slow
@@ -169,15 +175,6 @@ def test_what_is_lost_is_measured_in_deviations_between_models(shift: float) -> 
 LOWERED = Lowered(amount=0.3, part=0.2, most=0.6)
 
 
-def quantile(count: int, models: int) -> float:
-    """Of a share of models, where half a model always refuses."""
-    return float(norm.ppf(min(count, models - 0.5) / models))
-
-
-def lost(count: int, models: int) -> float:
-    return min(max(0.0, 0.3 + 0.2 * quantile(count, models)), 0.6)
-
-
 def test_an_answer_promises_the_lowered_share_and_asks_for_more(tmp_path: Path) -> None:
     model = registered(tmp_path, "linear", records=600)
     rehearse(model, replace(CHOICES, search=19))  # too few to halve the records
@@ -187,10 +184,11 @@ def test_an_answer_promises_the_lowered_share_and_asks_for_more(tmp_path: Path) 
     assert sum(one.cost for one in dear) > sum(one.cost for one in cheap)
     for one in dear:
         assert one.future is not None
-        count = round(40 * float(plain.held_back.shares(one.row_raw[None])[0]))
-        assert count >= 20
-        assert float(lowered.promised(plain.held_back.shares(one.row_raw[None]))[0]) == one.future.probability
-        assert one.future.probability == pytest.approx(norm.cdf(quantile(count, 40) - lost(count, 40)))
-        ends = [norm.cdf(norm.ppf(end) - lost(count, 40) / np.sqrt(2.0)) for end in share_interval(count, 40, "fresh")]
-        assert one.future.interval == pytest.approx(ends)
+        scores = plain.held_back.scores_raw(one.row_raw[None])[0]
+        own = mean(scores.tolist()) / stdev(scores.tolist())
+        lost = min(0.3 + 0.2 * own, 0.6)
+        assert own > 0.0
+        assert one.future.probability == pytest.approx(norm.cdf(own - lost))
+        ends = share_interval(round(40 * norm.cdf(own)), 40, "fresh")
+        assert one.future.interval == pytest.approx([norm.cdf(norm.ppf(end) - lost / np.sqrt(2.0)) for end in ends])
     assert np.mean([one.future.probability >= 0.8 for one in dear if one.future]) >= 0.9

@@ -24,7 +24,7 @@ from app.recourse.robustness.invalidation import clopper_pearson
 from app.recourse.robustness.share_interval import share_interval
 from app.recourse.solve import METHODS, solve
 from app.recourse.verdict import Reason
-from app.recourse.verification.future import SURE, aim, deviations
+from app.recourse.verification.future import SURE, aim, bell_deviations, deviations
 from app.registry.registry import Registry
 from tests.conftest import DEMO_STORE
 from tests.recourse.toys import LOAN, ask, loan_rows, loan_score
@@ -78,6 +78,19 @@ def test_bell_shaped_scores_are_aimed_at_by_their_mean(share: float) -> None:
     assert ndtr(z) < aim(share, 60, 60) / 60  # so it asks for less than a count does
     assert z < deviations(min(1.0, share + 0.05), 60, 60)
     assert math.isinf(deviations(share, 5, 5))
+
+
+@pytest.mark.parametrize("needed", [0.5, 1.5, 2.5])
+def test_a_quantile_is_aimed_at_so_that_the_held_back_scores_reach_it(needed: float) -> None:
+    """Of bell curves whose quantile 60 scores put at the aim: how often 60 others put it at what is needed."""
+    z, rng, draws = bell_deviations(needed, 60, 60), np.random.default_rng(0), 2_000_000
+
+    def estimated() -> Float[np.ndarray, "n"]:
+        return (own + rng.normal(size=draws) / math.sqrt(60)) / np.sqrt(rng.chisquare(59, draws) / 59)
+
+    own = rng.uniform(-1.0, 6.0, draws)
+    alike = np.abs(estimated() - z) < 0.05
+    assert (estimated()[alike] >= needed).mean() == pytest.approx(SURE, abs=0.015)
 
 
 def test_labels_are_counted() -> None:

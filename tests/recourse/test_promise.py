@@ -128,18 +128,11 @@ def test_a_lowered_promise_counts_no_models(language: str, low: float, probabili
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("limit", [None, 0.5, 1.0])
 def test_of_models_under_stress_no_number_is_said(language: str, limit: float | None) -> None:
-    """They are of all strengths together; and where less is promised than they accept, not even that most accept."""
-    counted, lowered = stressed(limit), stressed(limit)
-    lowered["lowest"] -= 0.123
-    with_counts, without = (
-        promise_text(future(stressed=one), LANGUAGES[language]).removeprefix(
-            promise_text(future(), LANGUAGES[language])
-        )
-        for one in (counted, lowered)
-    )
-    assert with_counts
-    assert not re.search(r"\d", with_counts + without)
-    assert without == ("" if limit == 1.0 else with_counts), "what is less certain is said"
+    """They are of all strengths together."""
+    phrases = LANGUAGES[language]
+    said = promise_text(future(stressed=stressed(limit)), phrases).removeprefix(promise_text(future(), phrases))
+    assert said
+    assert not re.search(r"\d", said)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

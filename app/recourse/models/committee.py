@@ -19,6 +19,7 @@ from app.recourse.input_part import InputPart
 from app.recourse.models.black_box import Input, input_of_points, input_of_rows
 from app.recourse.models.calibration import Calibration
 from app.recourse.models.in_step import joined
+from app.recourse.models.score import favourable
 
 ROUNDING = 1e-9
 """Tolerance of a share of models, before it is rounded to a count."""
@@ -141,9 +142,10 @@ class Backtest(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lowered:
-    """By how much models of other records keep less than is promised, in normal quantiles of the shares.
+    """By how much models of other records keep less than is promised, in normal quantiles.
 
-    A promise of the quantile ``q`` loses ``amount + part * q``, but not less than nothing and not more than `most`.
+    At a record, the scores of future models have a mean and a standard deviation; its quantile is their ratio ``q``. It
+    loses ``amount + part * q``, but not less than nothing and not more than `most`.
     """
 
     amount: float
@@ -152,23 +154,22 @@ class Lowered:
     most: float
     """At least 0."""
 
-    def share(self, shares: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-        """What is expected to be kept where such shares of the future models accept."""
-        quantiles = ndtri(shares)
+    def kept(self, quantiles: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+        """The share of models that is expected to accept records of such quantiles."""
         return np.asarray(ndtr(quantiles - self._lost(quantiles)))
 
     def needed(self, kept: float) -> float:
-        """The share of the future models of which so much is expected to be kept."""
+        """The quantile of which so much is expected to be kept."""
         quantile = float(ndtri(kept))
-        return float(ndtr(max(quantile, min((quantile + self.amount) / (1.0 - self.part), quantile + self.most))))
+        return max(quantile, min((quantile + self.amount) / (1.0 - self.part), quantile + self.most))
 
-    def interval(self, share: float, ends: tuple[float, float]) -> tuple[float, float]:
-        """The ends of an interval around a share, each lower by its part of what the share loses.
+    def interval(self, quantile: float, ends: tuple[float, float]) -> tuple[float, float]:
+        """The ends of an interval around the share of a quantile, each lower by its part of what the quantile loses.
 
         The interval allows for the error of today's records already. That error has the standard deviation 1 where the
         future models vary by ``sqrt(2)``, and a smaller one at records that a search has chosen.
         """
-        lost = float(self._lost(ndtri(share))) / math.sqrt(2.0)
+        lost = float(self._lost(np.array(quantile))) / math.sqrt(2.0)
         low, high = ndtr(ndtri(ends) - lost).tolist()
         return low, high
 
@@ -205,15 +206,21 @@ class Futures:
     lowered: Lowered | None = None
     """By how much promises are lowered, as all these models were trained on the same records; None for not at all."""
 
-    def promised(self, shares: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-        """What can be promised of records that such shares of the held-back models accept.
+    def promised(self, scores: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n"]:
+        """What can be promised of records to which k future models give these scores.
 
-        Where promises are lowered and all accept, half a model counts as one that does not.
+        The share of the models that accepts a record. Where promises are lowered, the share of a bell curve of scores:
+        almost all models have to accept then, and their number tells little.
         """
-        if self.lowered is None:
-            return shares
-        return self.lowered.share(np.minimum(shares, 1.0 - 0.5 / self.held_back.count))
+        return favourable(scores).mean(axis=1) if self.lowered is None else self.lowered.kept(quantiles(scores))
 
     def share_for(self, promised: float) -> float:
-        """The share of the held-back models that must accept a record, for so much to be promised."""
-        return promised if self.lowered is None else self.lowered.needed(promised)
+        """The share of the future models that must accept a record, for so much to be promised."""
+        return promised if self.lowered is None else float(ndtr(self.lowered.needed(promised)))
+
+
+def quantiles(scores: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n"]:
+    """Mean of the scores that k models give each record, in their standard deviations; a missing score counts as 0."""
+    known = np.nan_to_num(scores)
+    mean, deviation = known.mean(axis=1), known.std(axis=1, ddof=1)
+    return np.divide(mean, deviation, out=np.copysign(np.inf, mean), where=deviation > 0.0)

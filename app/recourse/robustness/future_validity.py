@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import ndtr
 
 from app.recourse.counterfactual import (
     Counterfactual,
@@ -14,8 +15,9 @@ from app.recourse.counterfactual import (
     MeasuredFuture,
     StressedFuture,
 )
-from app.recourse.models.committee import ROUNDING, Futures, StressedModels, models_needed
+from app.recourse.models.committee import ROUNDING, Futures, StressedModels, quantiles
 from app.recourse.models.linear import WeightMoments, homogeneous
+from app.recourse.models.score import favourable
 from app.recourse.problem import RecourseProblem, Under
 from app.recourse.promise import ways_text
 from app.recourse.result import PlanFutureCertificate
@@ -56,20 +58,21 @@ def future_certificates(
     """For each raw row, the certificate that the held-back future models give it; None without future models."""
     if problem.futures is None or not len(rows_raw):
         return [None] * len(rows_raw)
-    counts = problem.held_back.accept(rows_raw).sum(axis=1).tolist()
-    stressed = _stressed(problem, rows_raw, counts)
-    return [_certificate(problem, count, under_stress) for count, under_stress in zip(counts, stressed, strict=True)]
+    scores = problem.held_back.scores(rows_raw)
+    promised = problem.futures.promised(scores).tolist()
+    found = zip(promised, _intervals(problem.futures, scores), _stressed(problem, rows_raw, promised), strict=True)
+    return [_certificate(problem, *one) for one in found]
 
 
-def _certificate(problem: RecourseProblem, count: int, under_stress: StressedFuture | None) -> FutureCertificate:
-    """What is reported where so many of the held-back models accept a record."""
+def _certificate(
+    problem: RecourseProblem, probability: float, interval: tuple[float, float], under_stress: StressedFuture | None
+) -> FutureCertificate:
+    """What is reported of a record of which so much is promised."""
     assert problem.futures is not None
     futures, asked = problem.futures, problem.future_validity
     under: Under | None = None
     if asked is not None and under_stress is not None:
         under = "stress" if problem.under_stress else "same"
-    interval = _interval(futures, count)
-    probability = _probability(futures, count)
     return FutureCertificate(
         probability=probability,
         interval=interval,
@@ -85,24 +88,23 @@ def _certificate(problem: RecourseProblem, count: int, under_stress: StressedFut
     )
 
 
-def _interval(futures: Futures, count: int) -> tuple[float, float]:
-    """That of the share where so many of the held-back models accept."""
-    models = futures.held_back.count
-    interval = share_interval(count, models, futures.records, futures.apart or 0.0)
+def _intervals(futures: Futures, scores: Float[np.ndarray, "n k"]) -> list[tuple[float, float]]:
+    """That of what is promised of each record that the held-back models give these scores."""
+    models, apart = futures.held_back.count, futures.apart or 0.0
     if futures.lowered is None:
-        return interval
-    return futures.lowered.interval(np.clip(count, 0.5, models - 0.5) / models, interval)
-
-
-def _probability(futures: Futures, count: int) -> float:
-    """What is promised where so many models accept."""
-    return float(futures.promised(np.array(count / futures.held_back.count)))
+        counts = favourable(scores).sum(axis=1).tolist()
+        return [share_interval(count, models, futures.records, apart) for count in counts]
+    found = []
+    for quantile in quantiles(scores).tolist():
+        counted = share_interval(round(models * ndtr(quantile)), models, futures.records, apart)
+        found.append(futures.lowered.interval(quantile, counted))
+    return found
 
 
 def _stressed(
-    problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], plain: Sequence[int]
+    problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], promised: Sequence[float]
 ) -> list[StressedFuture] | list[None]:
-    """How far each raw row holds, of which so many plain models accept each."""
+    """How far each raw row holds, of which so much is promised if applicants stay as they are."""
     futures = problem.futures
     assert futures is not None
     stress = futures.stressed
@@ -110,10 +112,7 @@ def _stressed(
         return [None] * len(rows_raw)
     accepted = stress.accepted(problem.stressed.scores(rows_raw))
     asked = HOLDS if problem.future_validity is None else problem.future_validity
-    return [
-        _how_far(futures, stress, own, _probability(futures, count), asked)
-        for own, count in zip(accepted, plain, strict=True)
-    ]
+    return [_how_far(futures, stress, own, plain, asked) for own, plain in zip(accepted, promised, strict=True)]
 
 
 def _measured(futures: Futures, probability: float) -> MeasuredFuture | None:
@@ -229,8 +228,7 @@ def reaches(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"], share: fl
     """
     assert problem.futures is not None
     futures = problem.futures
-    needed = models_needed(futures.share_for(share), futures.search.count)
-    return int((futures.search.scores_raw(row_raw[None]) >= 0.0).sum()) >= needed
+    return float(futures.promised(futures.search.scores_raw(row_raw[None]))[0]) >= share - ROUNDING
 
 
 def least_share(problem: RecourseProblem, row_raw: Float[np.ndarray, "p"]) -> float:
@@ -253,16 +251,18 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
     """
     if problem.futures is None:
         return None
-    futures, models, accepted = problem.futures, problem.futures.held_back.count, problem.held_back.accept(rows_raw)
-    every, some = int(accepted.all(axis=0).sum()), int(accepted.any(axis=0).sum())
+    futures, scores = problem.futures, problem.held_back.scores(rows_raw)
+    # A missing score is a refusal: of all rows it makes the least, of any it counts as if the row were not there.
+    joint = np.array([np.minimum.reduce(scores), np.fmax.reduce(scores)])
+    (every, some), (every_interval, some_interval) = futures.promised(joint).tolist(), _intervals(futures, joint)
     plan = PlanFutureCertificate(
-        all=_probability(futures, every),
-        all_interval=_interval(futures, every),
-        any=_probability(futures, some),
-        any_interval=_interval(futures, some),
+        all=every,
+        all_interval=every_interval,
+        any=some,
+        any_interval=some_interval,
         stressed_all=_stressed_share(problem, rows_raw, np.all),
         stressed_any=_stressed_share(problem, rows_raw, np.any),
-        models=models,
+        models=futures.held_back.count,
         source=futures.source,
         records=futures.records,
         asked=problem.future_validity,
@@ -309,8 +309,7 @@ def future_bounds(
     length = scale * np.linalg.norm(points, axis=1)
     scores = _counted(problem.held_back.scores(rows_raw))
     lower, upper = bounds_of(scores.mean(axis=1) / length, scores.std(axis=1, ddof=1) / length, radius, bell=True)
-    counts = problem.held_back.accept(rows_raw).sum(axis=1).tolist()
-    low, high = np.array([_interval(problem.futures, count) for count in counts]).reshape(-1, 2).T
+    low, high = np.array(_intervals(problem.futures, problem.held_back.scores(rows_raw))).reshape(-1, 2).T
     return np.minimum(lower, low), np.maximum(upper, high), (lower <= low) & (upper >= high)
 
 

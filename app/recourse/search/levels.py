@@ -18,7 +18,7 @@ class Levels:
 
     Parameters
     ----------
-    share : least share of the future models that must accept, in (0, 1]
+    share : least share of the future models that must accept, in (0, 1]; infinite if `sure` alone counts
     own_margin : least score that today's model must give
     plain : a count: `share` concerns the first `plain` future models only. Where absent, it concerns all of them
     bell : whether the scores that several models give one record are taken to follow a bell curve. If so, a stress
@@ -55,12 +55,12 @@ class Levels:
         count = plain.shape[-1]
         mean = plain.mean(axis=-1)
         spread = np.sqrt(np.maximum(np.einsum("...k,...k->...", plain, plain) / count - mean**2, 0.0))
+        level = np.full_like(mean, -np.inf)
         if self._bell and self._sure is not None:
             share, deviations = self._sure
-            level, sure = _kth(plain, models_needed(self.share, count), models_needed(share, count))
-            level = np.maximum(level, np.minimum(sure, mean - deviations * spread))
-        else:
-            (level,) = _kth(plain, models_needed(self.share, count))
+            level = np.minimum(_kth(plain, models_needed(share, count)), mean - deviations * spread)
+        if self.share < np.inf:
+            level = np.maximum(level, _kth(plain, models_needed(self.share, count)))
         level = np.minimum(level, scores[..., 0] - self.own_margin)
         for needed, models, columns in self._stressed:
             own = self._by_stress(scores, models, columns)
@@ -95,11 +95,10 @@ def _deviations(needed: int, models: int) -> float:
     return float(ndtri(min(needed, models - 0.5) / models))
 
 
-def _kth(scores: Float[np.ndarray, "*n k"], *needed: int) -> list[Float[np.ndarray, "*n"]]:
-    """For each number, the largest score that so many of the models reach."""
-    places = [scores.shape[-1] - one for one in needed]
-    ordered = np.partition(scores, places, axis=-1)
-    return [ordered[..., place] for place in places]
+def _kth(scores: Float[np.ndarray, "*n k"], needed: int) -> Float[np.ndarray, "*n"]:
+    """The largest score that so many of the models reach."""
+    place = scores.shape[-1] - needed
+    return np.asarray(np.partition(scores, place, axis=-1)[..., place])
 
 
 def _reached_by(scores: Float[np.ndarray, "k *n"], needed: int) -> Float[np.ndarray, "*n"]:

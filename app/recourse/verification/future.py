@@ -6,15 +6,15 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.optimize import brentq
-from scipy.special import bdtrc, gammaln, ndtr
+from scipy.special import bdtrc, gammaln, ndtr, ndtri
 
 from app.recourse.candidates import Candidates, PlanCandidates
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Method, MethodParams
 from app.recourse.models.black_box import LAST_BITS
-from app.recourse.models.committee import ROUNDING, Futures, StressedModels, models_needed
+from app.recourse.models.committee import ROUNDING, Futures, StressedModels, models_needed, quantiles
 from app.recourse.models.score import Output
 from app.recourse.numerics.linalg import unique_rows
 from app.recourse.problem import AskedOnce
@@ -97,6 +97,29 @@ def deviations(share: float, search: int, held_back: int) -> float:
     return float(brentq(short, 0.0, MOST_DEVIATIONS))
 
 
+def bell_deviations(needed: float, search: int, held_back: int) -> float:
+    """`deviations` where not the number of the held-back models that accept counts, but the quantile of their scores.
+
+    Parameters
+    ----------
+    needed : the quantile that these scores have to reach, with probability `SURE`
+    """
+    return needed + float(ndtri(SURE)) * math.sqrt((1.0 + 0.5 * needed**2) * (1.0 / search + 1.0 / held_back))
+
+
+def surely_accepted(futures: Futures, share: float, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+    """Which records the search set accepts so clearly that `share` can be promised of them, with probability `SURE`.
+
+    By the number of models, except where promises are lowered: of offers of the demo whose mean score is high enough
+    0.86 reach the share, by number 0.94.
+    """
+    search, held_back = futures.search, futures.held_back.count
+    if futures.lowered is not None:
+        needed = bell_deviations(futures.lowered.needed(share), search.count, held_back)
+        return np.asarray(quantiles(search.scores_raw(rows_raw)) >= needed)
+    return np.asarray(search.shares(rows_raw) >= aim(share, search.count, held_back) / search.count - ROUNDING)
+
+
 def verify_committee(
     draft: Draft,
     method: Method,
@@ -161,17 +184,22 @@ class _Committee:
         candidates = draft.candidates if isinstance(draft.candidates, Candidates) else None
         self.draft, self.futures, self.price = draft, futures.search, futures.stress_price
         self.asked = share
-        # Where promises are lowered, more models are asked; an answer that misses the share then has a warning.
-        self.share = share = futures.share_for(share)
+        self.share = futures.share_for(share)
         self.objective = candidates.objective if candidates else None
         self.shortfall = candidates.shortfall if candidates else None
         defaults = type(params)()
         bound = any(getattr(params, knob) != getattr(defaults, knob) for knob in method.knobs)
         self.admits = candidates.meets if candidates and bound else None
-        self.aimed = aim(self.share, futures.search.count, futures.held_back.count) / futures.search.count
-        # Scores of labels have no bell.
-        labels = draft.problem.black_box.output is Output.LABEL
-        self.deviations = math.inf if labels else deviations(share, futures.search.count, futures.held_back.count)
+        search, held_back = futures.search.count, futures.held_back.count
+        if futures.lowered is not None:
+            # By their scores alone: an answer that misses the share all the same has a warning.
+            needed = futures.lowered.needed(share)
+            self.aimed, self.sure = math.inf, (share, bell_deviations(needed, search, held_back))
+        else:
+            # Scores of labels have no bell.
+            labels = draft.problem.black_box.output is Output.LABEL
+            self.aimed = aim(share, search, held_back) / search
+            self.sure = (share, math.inf if labels else deviations(share, search, held_back))
         self.at_most = at_most
         self.own_least = -math.inf
         self.stress = futures.stressed_search if draft.problem.under_stress else None
@@ -337,8 +365,8 @@ class _Committee:
             share,
             own_margin=max(margin, self.own_least) if cost_from is None else margin,
             plain=self.futures.count,
-            bell=self.deviations < math.inf,
-            sure=(self.share, self.deviations) if share == self.aimed else None,
+            bell=self.sure[1] < math.inf,
+            sure=self.sure if share == self.aimed else None,
             stressed=[] if self.stress is None or needed is None else _columns(self.futures.count, self.stress, needed),
         )
         search = CommitteeSearch(
