@@ -30,7 +30,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, Status
 from app.recourse.robustness.future_validity import future_certificates
 from app.recourse.terms import directions, terms_of, values_of
-from app.recourse.verification.future import surely_accepted
+from app.recourse.verification.aim import surely_accepted
 
 MOST_ROWS = 5_000
 """Combinations of terms in one call of the model."""

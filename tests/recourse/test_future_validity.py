@@ -24,7 +24,7 @@ from app.recourse.robustness.invalidation import clopper_pearson
 from app.recourse.robustness.share_interval import share_interval
 from app.recourse.solve import METHODS, solve
 from app.recourse.verdict import Reason
-from app.recourse.verification.future import SURE, aim, bell_deviations, deviations
+from app.recourse.verification.aim import SURE, aim, bell_deviations, deviations
 from app.registry.registry import Registry
 from tests.conftest import DEMO_STORE
 from tests.recourse.toys import LOAN, ask, loan_rows, loan_score

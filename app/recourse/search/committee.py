@@ -99,7 +99,7 @@ class CommitteeSearch:
         most: float = math.inf,
     ) -> None:
         self._patience, self._most = patience, most
-        self.actions, self.share = action_set, levels.share
+        self.actions = action_set
         self._ask, self._admits, self._until = score_rows, admits, until
         self._levels = levels
         self.cost = cost or action_set.cost

@@ -3,24 +3,22 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
-from scipy.optimize import brentq
-from scipy.special import bdtrc, gammaln, ndtr, ndtri
+from jaxtyping import Float, Int
 
 from app.recourse.candidates import Candidates, PlanCandidates
 from app.recourse.counterfactual import Counterfactual
 from app.recourse.method import Method, MethodParams
 from app.recourse.models.black_box import LAST_BITS
-from app.recourse.models.committee import ROUNDING, Futures, StressedModels, models_needed, quantiles
+from app.recourse.models.committee import ROUNDING, Futures, StressedModels
 from app.recourse.models.score import Output
 from app.recourse.numerics.linalg import unique_rows
 from app.recourse.problem import AskedOnce
-from app.recourse.robustness.share_interval import ERRORS, LIKELIHOOD
 from app.recourse.search.committee import ROUNDS, CommitteeSearch, Reached
 from app.recourse.search.levels import Levels
+from app.recourse.verification.aim import Aim, aims
 from app.recourse.verification.draft import Draft
 
 PROMISE_ROUNDS = 8
@@ -31,93 +29,10 @@ PATIENCE = 1
 """Rounds after which a search for what withstands all stress ends without a record; the next search asks less."""
 CHANGE_COST = 0.1
 """Cost of one more change in the guidance of the search; the cost that is reported has no such part."""
-SURE = 0.94
-"""Probability with which the held-back models should reach the asked share, of a record that no more of the search set
-accept than have to. Most are accepted by more, so 95 % of answers reach it; with 0.95 here, 0.9 would ask for all of 60
-models, as 0.95 does."""
-MOST_DEVIATIONS = 4.0
-"""What `deviations` asks for at most."""
-FEWEST_SCORES = 10
-"""Models from which on the deviation of their scores is used."""
 TIDY = 0.1
 """Share of the cost that an answer with fewer changes may exceed the cheapest by."""
 CLOSE_MARGIN = 0.1
 """Such searches end when the margin that is enough is this close to one that is not, relative."""
-
-
-@lru_cache(maxsize=256)
-def aim(share: float, search: int, held_back: int) -> int:
-    """Number of models in the search set that must accept a record so that, likely, `share` of the held-back ones do.
-
-    The search picks records that the search set accepts, so one acceptance is not counted. The number of acceptances
-    among the `held_back` models then has a beta-binomial law. The answer is the smallest number with which at least
-    `share` of these models accept with probability `SURE`, or else `search`, all models of the search set.
-
-    Parameters
-    ----------
-    search, held_back : numbers of models in the search set and among the held-back models
-    """
-    needed = models_needed(share, held_back)
-    h = np.arange(needed, held_back + 1)
-    for count in range(models_needed(share, search), search):
-        a, b = count - 0.5, search - count + 1.5
-        law = (
-            gammaln(held_back + 1) - gammaln(h + 1) - gammaln(held_back - h + 1)
-            + gammaln(h + a) + gammaln(held_back - h + b) - gammaln(held_back + a + b)
-            + gammaln(a + b) - gammaln(a) - gammaln(b)
-        )  # fmt: skip
-        if np.exp(law).sum() >= SURE:
-            return count
-    return search
-
-
-@lru_cache(maxsize=256)
-def deviations(share: float, search: int, held_back: int) -> float:
-    """How far a record's mean score by the search set must exceed 0, in standard deviations of these scores.
-
-    If scores are normally distributed, at least `share` of the held-back models then accept the record with probability
-    `SURE`. Mean and deviation say more than the number of models that accept, which `aim` counts.
-
-    Parameters
-    ----------
-    search, held_back : numbers of models in the search set and among the held-back models
-
-    Returns
-    -------
-    > 0; infinite where the search set has fewer than `FEWEST_SCORES` models, or no number up to `MOST_DEVIATIONS` fits
-    """
-    needed = models_needed(share, held_back)
-
-    def short(z: float) -> float:
-        own = z + ERRORS * math.sqrt((1.0 + 0.5 * z * z) / search)
-        return float(LIKELIHOOD @ bdtrc(needed - 1, held_back, ndtr(own))) - SURE
-
-    if search < FEWEST_SCORES or not short(0.0) < 0.0 < short(MOST_DEVIATIONS):
-        return math.inf
-    return float(brentq(short, 0.0, MOST_DEVIATIONS))
-
-
-def bell_deviations(needed: float, search: int, held_back: int) -> float:
-    """`deviations` where not the number of the held-back models that accept counts, but the quantile of their scores.
-
-    Parameters
-    ----------
-    needed : the quantile that these scores have to reach, with probability `SURE`
-    """
-    return needed + float(ndtri(SURE)) * math.sqrt((1.0 + 0.5 * needed**2) * (1.0 / search + 1.0 / held_back))
-
-
-def surely_accepted(futures: Futures, share: float, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-    """Which records the search set accepts so clearly that `share` can be promised of them, with probability `SURE`.
-
-    By the number of models, except where promises are lowered: of offers of the demo whose mean score is high enough
-    0.86 reach the share, by number 0.94.
-    """
-    search, held_back = futures.search, futures.held_back.count
-    if futures.lowered is not None:
-        needed = bell_deviations(futures.lowered.needed(share), search.count, held_back)
-        return np.asarray(quantiles(search.scores_raw(rows_raw)) >= needed)
-    return np.asarray(search.shares(rows_raw) >= aim(share, search.count, held_back) / search.count - ROUNDING)
 
 
 def verify_committee(
@@ -184,45 +99,39 @@ class _Committee:
         candidates = draft.candidates if isinstance(draft.candidates, Candidates) else None
         self.draft, self.futures, self.price = draft, futures.search, futures.stress_price
         self.asked = share
-        self.share = futures.share_for(share)
         self.objective = candidates.objective if candidates else None
         self.shortfall = candidates.shortfall if candidates else None
         defaults = type(params)()
         bound = any(getattr(params, knob) != getattr(defaults, knob) for knob in method.knobs)
         self.admits = candidates.meets if candidates and bound else None
-        search, held_back = futures.search.count, futures.held_back.count
-        if futures.lowered is not None:
-            # By their scores alone: an answer that misses the share all the same has a warning.
-            needed = futures.lowered.needed(share)
-            self.aimed, self.sure = math.inf, (share, bell_deviations(needed, search, held_back))
-        else:
-            # Scores of labels have no bell.
-            labels = draft.problem.black_box.output is Output.LABEL
-            self.aimed = aim(share, search, held_back) / search
-            self.sure = (share, math.inf if labels else deviations(share, search, held_back))
         self.at_most = at_most
         self.own_least = -math.inf
         self.stress = futures.stressed_search if draft.problem.under_stress else None
-        if self.stress is not None:
-            self._keep_default(known)
+        own = 0.0 if self.stress is None else self._keep_default(known)
+        # Scores of labels have no bell.
+        labels = draft.problem.black_box.output is Output.LABEL
+        self.aims, self.bell = aims(futures, share, own, labels=labels)
         self.by_surrogate = draft.problem.black_box.remote is not None
         self.plain = AskedOnce(self._scores)
         if self.stress is not None:
             self.stressed = AskedOnce(self.stress.models.scores_raw)
 
-    def _keep_default(self, default: Sequence[Counterfactual]) -> None:
-        """Ask for no less than the method's own answer gives: today's score, and the share of every set."""
+    def _keep_default(self, default: Sequence[Counterfactual]) -> float:
+        """Ask for no less than the method's own answer gives: today's score, and the share of every set.
+
+        Returns the share of the plain models that accept that answer; 0 where it has not one record.
+        """
         stress = self.stress
         assert stress is not None
         # Few models have one stress: rounded up, nearly every share would ask for all of them.
         models = int(stress.counted[-1])
         self.needed = np.full(len(stress.stresses), max(1, round(self.asked * models)))
-        if len(default) == 1:
-            row_raw = default[0].row_raw[None]
-            self.own_least = default[0].score
-            self.needed = np.maximum(self.needed, stress.accepted(stress.models.scores_raw(row_raw))[0, :, -1])
-            own = float(self.futures.shares(row_raw)[0])
-            self.aimed, self.share = max(self.aimed, own), max(self.share, own)
+        if len(default) != 1:
+            return 0.0
+        row_raw = default[0].row_raw[None]
+        self.own_least = default[0].score
+        self.needed = np.maximum(self.needed, stress.accepted(stress.models.scores_raw(row_raw))[0, :, -1])
+        return float(self.futures.shares(row_raw)[0])
 
     def one(self, proposals: Float[np.ndarray, "n p"]) -> None:
         """Find the best record.
@@ -273,21 +182,22 @@ class _Committee:
     ) -> tuple[CommitteeSearch, Reached | None]:
         """Search; raises DeadlineExceeded where the time ran out before anything was found."""
         again = partial(self._searched, cost_from=base_raw, margin=margin)
-        search = again(self.aimed, proposals)
-        for target in sorted({self.share, self.asked} - {self.aimed}, reverse=True):
+        first, *lesser = self.aims
+        search, aimed = again(first, proposals), first
+        for one in lesser:
             if search.best is None:
                 self.draft.meter.check()
-                search = again(target, self.plain.rows_raw)
+                search, aimed = again(one, self.plain.rows_raw), one
         if search.best is None and self.stress is not None and base_raw is None:
             # Nothing keeps the margin of the method's own answer as well; without that, there may be an answer.
             self.own_least = -math.inf
             self.draft.meter.check()
-            search = again(self.asked, self.plain.rows_raw)
+            search, aimed = again(self.aims[-1], self.plain.rows_raw), self.aims[-1]
         accepted, reached = search.accepted, search.tidiest()
         if reached is None:
             self.draft.meter.check()
         elif self.stress is not None:
-            stronger = self._stronger(self.stress, search, reached, partial(again, search.share))
+            stronger = self._stronger(self.stress, search, reached, partial(again, aimed))
             accepted, reached = [*accepted, *stronger.accepted], stronger.tidiest() or reached
             if base_raw is None and not self.by_surrogate and self.shortfall is None:
                 self._note_dearer(self.stress, search, reached)
@@ -341,7 +251,7 @@ class _Committee:
 
     def _searched(
         self,
-        share: float,
+        aimed: Aim,
         starts_raw: Float[np.ndarray, "n p"],
         *,
         cost_from: Float[np.ndarray, "p"] | None,
@@ -362,11 +272,11 @@ class _Committee:
         # Cost counts from the member of a plan, or all members would end at the same record.
         actions = draft.actions if cost_from is None else replace(draft.actions, factual_raw=cost_from)
         levels = Levels(
-            share,
+            aimed.share,
             own_margin=max(margin, self.own_least) if cost_from is None else margin,
             plain=self.futures.count,
-            bell=self.sure[1] < math.inf,
-            sure=self.sure if share == self.aimed else None,
+            bell=self.bell,
+            sure=aimed.sure,
             stressed=[] if self.stress is None or needed is None else _columns(self.futures.count, self.stress, needed),
         )
         search = CommitteeSearch(
