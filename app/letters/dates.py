@@ -9,7 +9,7 @@ from app.letters.language import Language
 from app.questions.answers import Json
 from app.questions.frame import Frame
 from app.recourse.actions.sentences import about_text, days_text, in_weeks
-from app.recourse.actions.timing import DAYS_PER_MONTH
+from app.recourse.actions.timing import DAYS_PER_MONTH, SLACK, time_step
 from app.recourse.features import Feature, FeatureType, Takes
 
 
@@ -60,6 +60,26 @@ def span(answer: Json, months: float, valid_months: float, language: Language, *
     if (dated and months % 1.0) or (not dated and ends_late):
         return days_text(days, language.phrases), (start + timedelta(days=days)).isoformat()
     return about_text(months, language.phrases), end.isoformat()
+
+
+def unchanged_until(answer: Json, months: float, features: Sequence[Feature], valid_until: str) -> str | None:
+    """The last day, up to `valid_until`, on which time has changed the application as within `months`, and no more.
+
+    None where time changes it from one day to the next.
+    """
+    start, last = datetime.fromisoformat(answer["created_at"]).date(), date.fromisoformat(valid_until)
+    for feature in features:
+        if (clock := feature.moves_with_time) is None:
+            continue
+        if not (step := time_step(feature)):
+            return None
+        pace = abs(clock.per_year) / 12.0 / step
+        until = (math.floor(months * pace + SLACK) + 1.0) / pace
+        if until * DAYS_PER_MONTH <= (last - start).days:
+            whole = abs(until - round(until)) < SLACK
+            end = _months_after(start, until) if whole else start + timedelta(days=int(until * DAYS_PER_MONTH))
+            last = min(last, end - timedelta(days=1))
+    return last.isoformat()
 
 
 def by_years(feature: Feature) -> bool:

@@ -20,6 +20,7 @@ from app.recourse.models.score import PointScale
 from app.recourse.promise import promise_sentences, states_share
 from app.recourse.reasons import Departure, departure, is_unadvised, reason_text, usual_text, value_text
 from app.recourse.shares import digits_apart
+from app.recourse.solve import HORIZON
 
 MOST_STEPS = 5
 """Steps of a way in a letter; nobody takes more at the same time."""
@@ -84,7 +85,8 @@ def notice_of(
     answer, factual = facts.answer, facts.answer["factual"]
     features = {feature.name: _in(feature, language) for feature in facts.features}
     valid_months, valid_until = dates.validity(answer)
-    timed = any(dates.moves(feature, valid_months) for feature in facts.features)
+    moving = [feature for feature in facts.features if dates.moves(feature, valid_months)]
+    timed, last = bool(moving), dates.unchanged_until(answer, 0.0, facts.features, valid_until)
     digits = digits_apart(facts.threshold, _probabilities(answer))
     found = [one for one in answer["counterfactuals"] if len(_steps(one)) <= MOST_STEPS]
     promises = [_promise(facts, one["validity"], features, language, states=_states(facts, one)) for one in found]
@@ -99,7 +101,7 @@ def notice_of(
     left_out = len(found) < len(answer["counterfactuals"])
     known, unknown = _by_knowledge(facts)
     ruled_out, relax = _left_out(facts.question, features, language), answer.get("relax")
-    offer = () if offer_share is None else _offer(facts, features, language, offer_share)
+    offer = () if offer_share is None else _offer(facts, found, features, language, offer_share)
     probability, points = factual and factual["probability"], factual and factual.get("points")
     accepts = None if facts.scale is None else language.points_text(facts.scale.threshold, facts.scale.threshold)
     fewer = facts.scale is not None and facts.scale.fewer
@@ -118,6 +120,8 @@ def notice_of(
         asked=tuple(_lines([one.name for one in facts.features if one.terms], facts.applicant, features, language)),
         missing=missing,
         timed=timed,
+        last=None if last is None else language.date_text(last),
+        today=tuple(_lines([one.name for one in moving if not one.protected], facts.applicant, features, language)),
         years=any(map(dates.by_years, facts.features)),
         unseen=any(UNSEEN_WARNING in warning for warning in answer.get("warnings", ())),
         precluded=(answer.get("precluded") or {}).get("status") == "proven",
@@ -125,6 +129,7 @@ def notice_of(
         limited=bool(ruled_out) or any(((facts.question.get("wishes") or {}).get("exclude") or {}).values()),
         left_out=tuple(ruled_out.values()),
         likely_enough=ruled_out.get(relax["feature"] or relax["constraint"]) if relax and relax["sufficient"] else None,
+        longer=bool(relax) and relax["sufficient"] and relax["constraint"] == HORIZON,
         reach_until=dates.reach_until(answer, facts.question, facts.features, language),
         refused=factual is not None and not factual["favourable"],
         accepted=factual is not None and factual["favourable"],
@@ -192,10 +197,12 @@ def _by_knowledge(facts: Facts) -> tuple[list[str], list[str]]:
     return [name for name in facts.reported if not unknown(name)], [name for name in facts.reported if unknown(name)]
 
 
-def _offer(facts: Facts, features: Mapping[str, Feature], language: Language, least: float) -> tuple[str, ...]:
-    """Lines of the offer; none where there is none, or it is too small."""
+def _offer(
+    facts: Facts, found: Sequence[Json], features: Mapping[str, Feature], language: Language, least: float
+) -> tuple[str, ...]:
+    """Lines of the offer; none where there is none, it is too small, or one of the ways found has terms as good."""
     offer = facts.answer.get("offer")  # answers of earlier releases have none
-    if offer is None:
+    if offer is None or any(_has_terms(one, offer, facts.applicant, features) for one in found):
         return ()
     for name, value in offer["terms"].items():
         feature = features[name]
@@ -216,6 +223,20 @@ def _offer(facts: Facts, features: Mapping[str, Feature], language: Language, le
         said = fill(language.unchanged if new == asked else language.applied, {"to": new, "from": asked})
         lines.append(f"{title_text(feature)}: {said}")
     return tuple(lines)
+
+
+def _has_terms(one: Json, offer: Json, applicant: Mapping[str, RawValue], features: Mapping[str, Feature]) -> bool:
+    """Whether the steps of a way that are enough change terms only, and to terms as good as those of the offer."""
+    steps = _steps(one)[: _enough(one)]
+    if not steps or not {*steps} <= offer["terms"].keys():
+        return False
+    for name, offered in offer["terms"].items():
+        feature, asked = features[name], applicant[name]
+        better = {Better.MORE: 1.0, Better.LESS: -1.0}.get(feature.better) if feature.better else None
+        own = one["applicant"][name] if name in steps else asked
+        if own not in (offered, asked) and (better is None or better * (own - offered) < 0.0):
+            return False
+    return True
 
 
 def _left_out(question: Json, features: Mapping[str, Feature], language: Language) -> dict[str, str]:
@@ -251,24 +272,25 @@ def _unnamed(reasons: Json, language: Language) -> str | None:
 def _reason(reason: Json, feature: Feature, language: Language) -> NoticeReason:
     value_raw, usual = feature.parse(reason["value"]), reason["reference"]
     usual_raw = float(usual) if feature.is_number and usual is not None else feature.parse(usual)
-    departed = departure(feature, value_raw, usual_raw)
+    departed = differs = departure(feature, value_raw, usual_raw)
     if departed is not None and "direction" in reason:  # answers of earlier releases lack it
         departed = reason["direction"] and Departure(reason["direction"])
     directed = departed is not None
-    if is_unadvised(feature, departed):  # by the words of the manifest, whatever the language
-        departed = None
+    better = is_unadvised(feature, departed or differs)  # by the words of the manifest, whatever the language
+    departed = None if better else departed
     feature = _in(feature, language)
     value, usual = (
         text_of(feature, raw, language.phrases) for text_of, raw in ((value_text, value_raw), (usual_text, usual_raw))
     )
     # Two levels say nothing beside each other; numbers may read alike once they are rounded.
-    compared = directed and value != usual and (feature.is_number or len(feature.levels) > 2)
+    compared = (directed or better) and value != usual and (feature.is_number or len(feature.levels) > 2)
     text = reason_text(feature, value_raw, departed, language.phrases)
-    mixed = bool(value) and value_raw not in feature.states_raw and not (directed or feature.reason.text)
+    known = bool(value) and value_raw not in feature.states_raw
+    mixed = known and not feature.reason.text and departed is None
     return NoticeReason(
         code=reason["code"],
         text=text,
-        value=value if compared and not text.endswith(value) else None,
+        value=value if compared and (mixed or not text.endswith(value)) else None,
         usual=usual if compared or (mixed and value == usual) else None,
         mixed=mixed,
     )
@@ -340,6 +362,10 @@ def _way(
     dated = months > 0.0 and (timed or bool(aged))
     time, until = dates.span(facts.answer, months, valid_months, language, dated=dated)
     day, late = language.date_text(until), until > valid_until if dated else months > valid_months
+    last = None if late or not dated else dates.unchanged_until(facts.answer, months, facts.features, valid_until)
+    enough = _enough(one)
+    times = [c.get("takes_months", 0.0) for c in one["changes"] if c["feature"] in steps[:enough]]
+    first = (sum if (facts.question.get("timing") or {}).get("sequential") else max)(times or [0.0])
     return NoticeWay(
         number=number,
         steps=tuple(
@@ -354,13 +380,16 @@ def _way(
         late=late,
         tight=TIGHT * valid_months < months and not late,
         day=day if dated else None,
+        last=language.date_text(max(until, last or until)) if dated and not late else None,
         counted=tuple(_lines(moving, one["applicant"], features, language)) if dated else (),
         unstated=tuple(
             title_text(features[name]) for name, raw in facts.applicant.items() if raw is None and name not in steps
             and any(name in _steps(other) for other in facts.answer["counterfactuals"])
         ),
         birthday=not steps and bool(aged) and all(map(dates.by_years, aged)),
-        enough=_enough(one),
+        enough=enough,
+        enough_time=None if enough is None or first <= 0.0
+        else fill(language.takes, {"time": dates.span(facts.answer, first, valid_months, language, dated=False)[0]}),
         rating=None
         if current["probability"] is None or points is not None or not known
         else language.rating_text(current["probability"], digits),

@@ -38,7 +38,7 @@ class NoticeReason(AnswerPart):
     text: str
     """The reason as a sentence or phrase."""
     value: str | None
-    """The applicant's; null where `text` says it, or without `usual`."""
+    """The applicant's; null where `text` says it, or without `usual`; if `mixed`, better than that."""
     usual: str | None
     """What is usual among the others; null where that says nothing."""
     mixed: bool
@@ -60,7 +60,9 @@ class NoticeWay(AnswerPart):
     tight: bool
     """Whether it is nearly as long."""
     day: str | None
-    """For which day it is, if that matters."""
+    """From which day it is, if that matters."""
+    last: str | None
+    """Until which day, likewise; null if late."""
     counted: tuple[str, ...]
     """What it assumes of that day."""
     unstated: tuple[str, ...]
@@ -69,6 +71,8 @@ class NoticeWay(AnswerPart):
     """Whether only a count of years makes the yes."""
     enough: int | None
     """How many steps suffice today; null where all, or unknown."""
+    enough_time: str | None
+    """How long these take."""
     rating: str | None
     """The model's rating then; null where it has points, or a value is unknown."""
     points: str | None
@@ -113,6 +117,10 @@ class Notice(AnswerPart):
     """Neither where the model was not asked in time."""
     timed: bool
     """Whether time changes the application."""
+    last: str | None
+    """Until when it does not."""
+    today: tuple[str, ...]
+    """What it changes, as it is now."""
     years: bool
     """Whether it counts years."""
     unseen: bool
@@ -127,6 +135,8 @@ class Notice(AnswerPart):
     """What it rules out."""
     likely_enough: str | None
     """What of that seems enough alone."""
+    longer: bool
+    """Whether more time is enough."""
     reach_until: str | None
     """By when changes must be possible; null where none takes time."""
     rating: str | None

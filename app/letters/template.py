@@ -1,6 +1,6 @@
 """Templates of letters: Jinja2, in a sandbox, with the names of a letter and nothing else."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -80,6 +80,7 @@ def _used(
     for tree in trees.values():
         known |= {node.name for node in tree.find_all(nodes.Name) if node.ctx != "load"}
         known |= {macro.name for macro in tree.find_all(nodes.Macro)}
+    _check_use(trees)
     for file, tree in trees.items():
         parts = [node for node in tree.find_all(nodes.Getattr) if not _is(node.node, "loop")]
         said = {(node.name, node.lineno) for node in tree.find_all(nodes.Name)} | {
@@ -90,6 +91,37 @@ def _used(
                 raise TemplateFaulty(f"{file}: line {line} names {word}; there are {', '.join(sorted(names))}.")
         yield from (node.name for node in tree.find_all(nodes.Name))
         yield from (node.attr for node in parts if _is(node.node, "lender"))
+
+
+def _check_use(trees: Mapping[str, nodes.Template]) -> None:
+    """Check that something reads each name that a file sets, and that what a file extends has each of its blocks.
+
+    Jinja says nothing of either, and what a lender's file meant by it would be missing from every letter.
+    """
+    read = {node.name for tree in trees.values() for node in tree.find_all(nodes.Name) if node.ctx == "load"}
+    for file, tree in trees.items():
+        for one in tree.find_all(nodes.Assign):
+            for node in (one.target, *one.target.find_all(nodes.Name)):
+                if isinstance(node, nodes.Name) and node.name not in read:
+                    raise TemplateFaulty(f"{file}: line {node.lineno} sets {node.name}, which no letter names.")
+        extended = [str(other) for other in meta.find_referenced_templates(tree)]
+        if not any(isinstance(node, nodes.Extends) for node in tree.body):
+            continue
+        blocks = {block.name for name in _reached(trees, extended) for block in trees[name].find_all(nodes.Block)}
+        inner = {one.name for block in tree.find_all(nodes.Block) for one in block.find_all(nodes.Block)}
+        for block in tree.find_all(nodes.Block):
+            if block.name not in blocks | inner:
+                raise TemplateFaulty(
+                    f"{file}: line {block.lineno} fills the block {block.name}, which {', '.join(extended)} does not "
+                    f"have; there are {', '.join(sorted(blocks))}."
+                )
+
+
+def _reached(trees: Mapping[str, nodes.Template], files: Sequence[str]) -> Iterator[str]:
+    """The files, and those that they extend or include."""
+    for file in files:
+        yield file
+        yield from _reached(trees, [str(other) for other in meta.find_referenced_templates(trees[file])])
 
 
 def _read(

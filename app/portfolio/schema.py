@@ -40,7 +40,7 @@ class AskedOfMany(Strict):
     """What is asked about each record of a comparison or report."""
 
     method: OptionalMethod
-    """The method; `robust_mpm` with its defaults when absent."""
+    """The method; `robust_mpm` when absent."""
     constraints: Annotated[Constraints, Sent()] = Field(default_factory=Constraints)
     """What applicants cannot or will not do."""
     cost: OptionalCost

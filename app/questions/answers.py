@@ -206,7 +206,7 @@ class CounterfactualAnswer(AnswerPart):
     difference: Difference | None
     """What sets it apart from those before it; null for the first."""
     steps: tuple[ChangeStep, ...] | None
-    """Where several features change, the order in which each helps most, with the model's decision after each. Null for
+    """Of several changes, the order in which each helps most, with the model's decision after each. Null for
     a single change, in a frontier, for records of the caller, and where time or budget ran out."""
     report: MethodReport | None = field(metadata=FULL)
     """The method's own figures; null for most methods."""

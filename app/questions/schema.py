@@ -92,7 +92,7 @@ class AnyQuestion(Strict):
     model: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     """`id` for its newest active version, or `id@version`."""
     deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_DEADLINE_MS), NUMBER] | None = None
-    """Milliseconds until the answer; the operator's default when absent."""
+    """Milliseconds; the operator's default when absent."""
     seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
     """The same request with the same seed has the same answer."""
 
@@ -128,7 +128,7 @@ class RecourseQuestion(ModelQuestion):
     """The fields of a request for recourse, without the applicant's record."""
 
     method: OptionalMethod
-    """The method; `robust_mpm` with its defaults when absent."""
+    """The method; `robust_mpm` when absent."""
     constraints: Annotated[Constraints, Sent()] = Field(default_factory=Constraints)
     """What this applicant cannot or will not do."""
     cost: OptionalCost
@@ -138,7 +138,7 @@ class RecourseQuestion(ModelQuestion):
     exclude: OptionalExclude
     """What is not proposed."""
     detail: Detail = "short"
-    """`full`: with the method's parameters, certificates under shift, the surrogate and the effort of computing. The
+    """`full`: with parameters, certificates under shift, the surrogate and the effort of computing. The
     ledger keeps the full answer."""
 
     def terms(self) -> Terms:
@@ -169,7 +169,7 @@ class SeveralWays(Strict):
 
     count: Count | None = None
     """Ways, up to this many, that differ in what is changed; the cheapest first, under stress the surest. None changes
-    all that an earlier one does. Of a method that returns a plan, the number of its members. One, or as many as the
+    all that an earlier one does. Of a plan, the number of its members. One, or as many as the
     plan has, when absent."""
 
     def counted(self, question: Question, method: BaseModel) -> Question:

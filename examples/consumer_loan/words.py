@@ -13,7 +13,10 @@ GERMAN: dict[str, Words] = {
     ),
     "monthly_debt": Words(
         label="Monatliche Raten für andere Schulden",
-        sentence=Sentence(decrease="Andere Schulden so weit tilgen, dass monatlich {to} statt {from} fällig sind"),
+        sentence=Sentence(
+            decrease="Andere Schulden, nicht mit diesem Kredit, so weit tilgen, "
+            "dass monatlich {to} statt {from} fällig sind"
+        ),
     ),
     "card_utilisation": Words(
         label="Ausschöpfung von Karten- und Dispolimits",
@@ -101,7 +104,7 @@ REASONS: dict[str, ReasonWords] = {
 
 SENTENCES: dict[str, Sentence] = {
     "monthly_income": Sentence(increase="Raise your net monthly income from {from} to {to}"),
-    "monthly_debt": Sentence(decrease="Pay off other debts until {to} a month is due, not {from}"),
+    "monthly_debt": Sentence(decrease="Pay off other debts, not with this loan, until {to} a month is due, not {from}"),
     "card_utilisation": Sentence(decrease="Pay down cards and overdrafts to {to} of their limits, from {from}"),
     "amount": Sentence(decrease="Ask for a smaller loan: {to} instead of {from}"),
     "term": Sentence(any="Repay over {to} instead of {from}"),

@@ -58,13 +58,16 @@ def _codes(name: str, label: str, change: Change = Change.ANY, *, protected: boo
     )  # fmt: skip
 
 
-def _classes(name: str, label: str, *, named: bool = True) -> Feature:
+def _classes(
+    name: str, label: str, *, named: bool = True, too_low: tuple[str | None, str | None] = (None, None)
+) -> Feature:
     """A number that the data have in classes, from 1 on."""
     levels = tuple(str(k) for k in range(1, len(CLASSES[name]) + 1))
     english, german = (dict(zip(levels, words, strict=True)) for words in zip(*CLASSES[name], strict=True))
     return Feature(
         name=name, type=FeatureType.ORDINAL, label=label, categories=levels, level_names=english,
-        reason=ReasonWords(named=named), words={"de": Words(label=GERMAN[name], levels=german)},
+        reason=ReasonWords(named=named, too_low=too_low[0]),
+        words={"de": Words(label=GERMAN[name], levels=german, reason=ReasonWords(too_low=too_low[1]))},
     )  # fmt: skip
 
 
@@ -200,7 +203,11 @@ ALL = (
     _classes("installment_rate", "Loan payments as a share of the income"),
     _codes("personal_status_sex", "Personal status and sex", Change.NONE, protected=True),
     _codes("other_debtors", "Other debtors or guarantors"),
-    _classes("present_residence", "Time at the present residence"),
+    _classes(
+        "present_residence",
+        "Time at the present residence",
+        too_low=("Too short a time at the present residence", "Zu kurze Zeit in der jetzigen Wohnung"),
+    ),
     _codes("property", "Property"),
     _number("age", "Age", 18, 100, "years", Change.INCREASE),
     _codes("other_installment_plans", "Other payment plans"),
@@ -216,8 +223,11 @@ ALL = (
 FOUR = tuple(feature for feature in ALL if feature.name in ("duration", "amount", "personal_status_sex", "age"))
 """The four that the papers use, 7 encoded columns."""
 
-FEATURES = {"all": ALL, "four": FOUR}
-"""The two schemas, as `train.py --features` names them."""
+LENDER = tuple(feature for feature in ALL if feature.name != "installment_rate")
+"""What a lender can ask about other terms: a smaller loan is a smaller share of the income, which the data lack."""
+
+FEATURES = {"all": ALL, "four": FOUR, "lender": LENDER}
+"""The schemas, as `train.py --features` names them."""
 
 FIXED = {
     "credit_history", "purpose", "employment_duration", "installment_rate", "present_residence", "property", "age",

@@ -240,11 +240,10 @@ def test_who_only_waits_is_not_told_to_do_anything(language: str) -> None:
 
 @pytest.mark.parametrize(
     ("language", "said"),
-    [("en", ("time changes it, too", " changes with time, too")),
-     ("de", ("die Zeit ändert", "sich auch mit der Zeit"))],
+    [("en", "on the day we decide this is so: Late payments: -9"), ("de", "Entscheidung gilt: Verspätungen: -9")],
 )  # fmt: skip
 def test_a_yes_for_today_is_said_to_be_where_time_changes_applications(
-    language: str, said: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    language: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for features, times in ((FEATURES, 0), ((FEATURES[0], JOB, *FEATURES[2:]), 1)):  # nobody ages by a quarter
         monkeypatch.setitem(notice.__globals__, "FEATURES", features)
@@ -255,9 +254,10 @@ def test_a_yes_for_today_is_said_to_be_where_time_changes_applications(
         for states_offer, changes in ((False, today), (True, {"offer": offer, "counterfactuals": []}), (False, yes)):
             told = notice(templates, language, reasons=None, states_offer=states_offer, **changes)
             letter = " ".join(templates.text(told).split())
-            assert sum(map(letter.count, said)) == times
+            assert letter.count(said) == times
+            assert ("including 1 April 2026" in letter or "einschließlich 1. April 2026" in letter) is bool(times)
             dated = "including 30 May 2026" in letter or "einschließlich 30. Mai 2026" in letter
-            assert dated is (times == 0), "of a yes that time may take, no day is named"
+            assert dated is (times == 0), "time may take the yes before"
 
 
 def test_what_time_does_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,10 @@ def test_what_time_does_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(notice.__globals__, "FEATURES", (FEATURES[0], JOB, *FEATURES[2:]))
     letter = " ".join(written(reasons=None, counterfactuals=[one]).split())
     assert "2. Late" not in letter
-    assert "2 May 2026 (assumed of that day: Late payments: 0); earlier or later" in letter
+    assert (
+        "2 May 2026 to 30 May 2026, provided that on the day we decide this is so: Late payments: 0. Earlier or"
+        in letter
+    )
 
 
 def spelt(text: str) -> str:
@@ -1254,8 +1257,8 @@ def test_no_stress_names_what_no_letter_names(language: str) -> None:
 
 @pytest.mark.parametrize(
     ("language", "said"),
-    [("en", ("do not count on this", "this may not hold", "most of the few versions")),
-     ("de", ("verlassen Sie sich nicht darauf", "gilt das vielleicht nicht mehr", "meisten der wenigen"))],
+    [("en", ("do not count on a yes from", "may refuse your application after", "most of the few versions")),
+     ("de", ("rechnen Sie nicht mit dem Ja", "vielleicht doch ab", "meisten der wenigen"))],
 )  # fmt: skip
 def test_models_under_stress_are_not_counted(language: str, said: tuple[str, str, str]) -> None:
     """The 12 are of all strengths together: of the strongest alone, 0 of 4 may accept."""
@@ -1273,8 +1276,10 @@ def test_models_under_stress_are_not_counted(language: str, said: tuple[str, str
 
 @pytest.mark.parametrize(
     ("language", "day", "enough"),
-    [("en", "This yes is for 2 April 2026 (assumed of that day: Late payments: 2); earlier", "On the day named, the"),
-     ("de", "Dieses Ja gilt für den 2. April 2026 (angenommen für diesen Tag: Verspätungen: 2)", "Am genannten")],
+    [("en", "for 2 April 2026 to 1 May 2026, provided that on the day we decide this is so: Late payments: 2. Earlier",
+      "On the days named, the"),
+     ("de", "vom 2. April 2026 bis zum 1. Mai 2026, sofern am Tag unserer Entscheidung gilt: Verspätungen: 2. Früher",
+      "An den genannten Tagen")],
 )  # fmt: skip
 def test_a_yes_that_depends_on_the_day_names_it(
     language: str, day: str, enough: str, monkeypatch: pytest.MonkeyPatch

@@ -51,5 +51,27 @@ def test_faults_of_a_file_that_is_extended_name_that_file() -> None:
 
 
 def test_what_a_letter_states_is_known_by_reading_it() -> None:
-    files = {"a.txt": "{% extends 'b.txt' %}{% block x %}{{ lender.flag }}{% endblock %}", "b.txt": "{{ lender.name }}"}
+    files = {
+        "a.txt": "{% extends 'b.txt' %}{% block x %}{{ lender.flag }}{% endblock %}",
+        "b.txt": "{{ lender.name }}{% block x %}{% endblock %}",
+    }
     assert Template(files, "a.txt", NAMES).used == {"lender", "flag", "name"}
+
+
+@pytest.mark.parametrize(
+    ("own", "fault"),
+    [
+        ("{% extends 'b.txt' %}\n{% set kinds = list %}", r"a\.txt: line 2 sets kinds, which no letter names"),
+        ("{% extends 'b.txt' %}\n{% block less %}{% endblock %}", r"a\.txt: line 2 fills the block less, which b\.txt"),
+        ("{% extends 'b.txt' %}{% block x %}{% block y %}{% endblock %}{% endblock %}", None),
+        ("{% extends 'b.txt' %}{% set kinds = list %}{% block x %}{{ kinds }}{% endblock %}", None),
+    ],
+)
+def test_what_a_file_says_and_no_letter_would_is_refused(own: str, fault: str | None) -> None:
+    """A lender's file for an earlier release, of which Jinja would leave out the words."""
+    files = {"a.txt": own, "b.txt": "{% extends 'c.txt' %}", "c.txt": "{% block x %}{% endblock %}"}
+    if fault is None:
+        Template(files, "a.txt", NAMES)
+        return
+    with pytest.raises(TemplateFaulty, match=fault):
+        Template(files, "a.txt", NAMES)

@@ -30,9 +30,9 @@ class Timing(InputPart):
     """How much time the person has."""
 
     horizon_months: Annotated[float, Interval(gt=0, le=1200)] | None = None
-    """Months that the applicant has; when absent, as long as the answer is valid."""
+    """Months that the applicant has; else as long as the answer is valid."""
     sequential: bool = False
-    """Whether changes follow one another, so that their times add up."""
+    """Whether changes follow one another: their times add up."""
 
 
 def distance_within(feature: Feature, months: float) -> float:
@@ -76,7 +76,7 @@ class Clock:
         self._passive: Int[np.ndarray, k] = np.flatnonzero(self.passive)
         chosen = [features[j] for j in self._passive.tolist()]
         self._per_month = np.array([f.moves_with_time.per_year / 12.0 for f in chosen if f.moves_with_time])
-        step = np.array([_step(feature) for feature in chosen])
+        step = np.array([time_step(feature) for feature in chosen])
         self._in_steps = step > 0.0
         self._unit = np.where(self._in_steps, step, 1.0)
         # Divided by a whole number of parts, so that 0.3 is 0.3.
@@ -196,7 +196,7 @@ class Clock:
         return after
 
 
-def _step(feature: Feature) -> float:
+def time_step(feature: Feature) -> float:
     """The unit in which time shows in a record; 0 where any number does."""
     if feature.type is FeatureType.INTEGER:
         return 1.0

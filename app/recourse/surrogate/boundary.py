@@ -63,11 +63,11 @@ class SamplerParams(InputPart):
     """Where and how densely the decision boundary is sampled."""
 
     neighbours: Annotated[int, Interval(ge=1, le=100)] = 10
-    """Nearest favourable records towards which the boundary is sought."""
+    """Nearest favourable records to seek the boundary towards."""
     samples: Annotated[int, Interval(ge=40, le=20000)] = 1000
     """Points drawn around the boundary."""
     radius_fraction: Annotated[float, Interval(gt=0, le=5)] | None = None
-    """Sampling radius, as a share of the largest distance between records; by dimension or neighbours when absent."""
+    """Sampling radius, as a share of the records' largest distance; by dimension or neighbours when absent."""
 
     def radius(self, reference: Reference, *, smooth: bool = True) -> float:
         """Sampling radius, encoded units.
