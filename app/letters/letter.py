@@ -129,7 +129,7 @@ def notice_of(
         limited=bool(ruled_out) or any(((facts.question.get("wishes") or {}).get("exclude") or {}).values()),
         left_out=tuple(ruled_out.values()),
         likely_enough=ruled_out.get(relax["feature"] or relax["constraint"]) if relax and relax["sufficient"] else None,
-        longer=bool(relax) and relax["sufficient"] and relax["constraint"] == HORIZON,
+        longer=bool(relax and relax["sufficient"] and relax["constraint"] == HORIZON),
         reach_until=dates.reach_until(answer, facts.question, facts.features, language),
         refused=factual is not None and not factual["favourable"],
         accepted=factual is not None and factual["favourable"],
@@ -389,7 +389,7 @@ def _way(
         birthday=not steps and bool(aged) and all(map(dates.by_years, aged)),
         enough=enough,
         enough_time=None if enough is None or first <= 0.0
-        else fill(language.takes, {"time": dates.span(facts.answer, first, valid_months, language, dated=False)[0]}),
+        else fill(language.takes, {"time": dates.span(facts.answer, first, valid_months, language, dated=dated)[0]}),
         rating=None
         if current["probability"] is None or points is not None or not known
         else language.rating_text(current["probability"], digits),

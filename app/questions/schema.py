@@ -90,7 +90,7 @@ class AnyQuestion(Strict):
     """The fields that every question about an applicant has in a request."""
 
     model: Annotated[str, StringConstraints(min_length=1, max_length=200)]
-    """`id` for its newest active version, or `id@version`."""
+    """`id` (its newest active version) or `id@version`."""
     deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_DEADLINE_MS), NUMBER] | None = None
     """Milliseconds; the operator's default when absent."""
     seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0

@@ -26,7 +26,7 @@ class CertificateParams(InputPart):
     isotropic_variance: Annotated[float, Interval(gt=0, le=100)] = 0.05
     """Variance of each weight, for `isotropic`."""
     noise_std: Annotated[float, Interval(ge=0, le=10)] | Mapping[str, Annotated[float, Interval(ge=0, le=10)]] = 0.1
-    """Standard deviation of inexact implementation, encoded units: one number for all numeric features that are not
+    """Standard deviation of inexact implementation, encoded units: one number for all numeric features not
     implemented exactly, or numbers by feature."""
     ensemble: bool = False
     """Whether to ask the other active versions of the model too, one call each."""

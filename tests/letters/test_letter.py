@@ -328,6 +328,7 @@ def test_a_way_that_takes_longer_than_the_answer_is_valid_is_no_promise(language
     }
     assert ends[language] in both
     assert not any(said in letter(late) for said in ("Tell us as soon as", "sobald Sie alles umgesetzt"))
+    assert "itif" not in letter(late)
 
 
 @pytest.mark.parametrize(
@@ -835,9 +836,9 @@ def test_a_value_is_not_compared_with_one_that_reads_alike() -> None:
                "und wir das heutige Modell weiter verwenden, nimmt es ihn bis einschließlich 30. Mai 2026 zu diesen "
                "Bedingungen an, ohne die Änderungen unten. Eine neue Fassung unseres Modells könnte sie ablehnen. "
                "Möchten Sie diese Bedingungen, sagen Sie es uns so früh, dass wir bis zum 30. Mai 2026 entscheiden "
-               "können: Erst dann entscheiden wir neu, mit dem Modell, das wir dann haben, und nach den übrigen "
-               "Prüfungen; sagen wir Ja, erfahren Sie Ihre Rate, bevor Sie unterschreiben. - Kreditbetrag: 9.000 EUR "
-               "(in Ihrem Antrag: 20.800 EUR) - Bürgschaft: nein (wie beantragt) Was Sie"),
+               "können: Erst dann entscheiden wir neu, nach den übrigen Prüfungen und mit dem Modell, das wir dann "
+               "haben; Ihre Rate erfahren Sie vor einer Unterschrift. - Kreditbetrag: 9.000 EUR (in Ihrem Antrag: "
+               "20.800 EUR) - Bürgschaft: nein (wie beantragt) Was Sie"),
     ],
 )  # fmt: skip
 def test_other_terms_are_stated_with_their_condition_where_the_lender_wants_that(language: str, lines: str) -> None:
@@ -850,6 +851,39 @@ def test_other_terms_are_stated_with_their_condition_where_the_lender_wants_that
             said = spelt(lines) if regime == "us" else lines
             assert (said in " ".join(templates.text(told).split())) is bool(states_offer and found)
             assert len(told.offer) == (2 if states_offer and found else 0)
+
+
+@pytest.mark.parametrize(
+    ("better", "amount", "steps", "stated"),
+    [
+        (Better.MORE, 9500, None, False), (Better.MORE, 8500, None, True), (None, 9500, None, True),
+        (None, 9000, None, False),
+        (Better.LESS, 8500, None, False), (Better.MORE, 9500, "amount", False), (Better.MORE, 9500, "guarantor", True),
+    ],
+)  # fmt: skip
+def test_an_offer_is_not_stated_beside_a_way_with_terms_as_good(
+    better: Better | None, amount: int, steps: str | None, stated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`steps` is the first one of a way whose second, a guarantor, is no term."""
+    monkeypatch.setitem(notice.__globals__, "FEATURES", (replace(FEATURES[0], better=better), *FEATURES[1:]))
+    one = way(amount=amount, **({"guarantor": True} if steps else {}))
+    if steps:
+        order = (steps, "guarantor" if steps == "amount" else "amount")
+        one["steps"] = [{"feature": name, "favourable": name == "amount" or k == 1} for k, name in enumerate(order)]
+    offer = {"terms": {"amount": 9000}, "applicant": APPLICANT | {"amount": 9000}}
+    told = notice(shipped("general"), "en", states_offer=True, offer=offer, counterfactuals=[one])
+    assert bool(told.offer) is stated
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "Changes that take longer"), ("de", "die länger dauern, würden")]
+)
+def test_more_time_is_named_where_it_is_enough(language: str, said: str) -> None:
+    for constraint, sufficient in (("horizon_months", True), ("horizon_months", False), ("bounds", True)):
+        relax = {"constraint": constraint, "feature": None, "sufficient": sufficient}
+        letter = " ".join(written(language, counterfactuals=[], relax=relax).split())
+        assert (said in letter) is (constraint == "horizon_months" and sufficient)
+        assert said not in " ".join(written(language, relax=relax).split())
 
 
 def test_what_follows_from_the_terms_alone_is_stated_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1003,7 +1037,7 @@ def test_what_is_promised_alike_of_several_ways_is_said_once(language: str, said
          "like the 60 that we tried; it is not"),
         ("de", ("können wir nicht zusagen, dass eine neue Fassung unseres Modells Ihren Antrag dann annimmt.",
                 "rechnen Sie nicht damit, dass eine neue Fassung unseres Modells"),
-         "wie die 60 entstehen, die wir ausprobiert haben; wie"),
+         "wie die 60 entstehen, die wir ausprobiert haben; Ihre"),
     ],
 )  # fmt: skip
 def test_an_interval_around_half_tells_nothing(language: str, cannot_tell: tuple[str, str], sure: str) -> None:
@@ -1236,8 +1270,11 @@ def test_a_reason_against_the_stated_direction_is_compared_without_being_called_
     debts = replace(FEATURES[0], change=Change.DECREASE)
     facts = facts_about([reason("amount", 23000.0) | {"direction": "too_low"}], (debts,))
     templates = shipped("general")
-    (said,) = notice_of(facts, templates.languages["en"], "general", LENDER).reasons
-    assert (said.text, said.usual) == ("Loan amount: 20,800 EUR", "23,000 EUR")
+    told = notice_of(facts, templates.languages["en"], "general", LENDER)
+    assert told.reasons[0].text == "Loan amount: 20,800 EUR"
+    assert "(usual among them: 23,000 EUR; all the same, yours counts" in " ".join(templates.text(told).split())
+    unsure = facts_about([reason("amount", 23000.0) | {"direction": None}], (debts,))
+    assert notice_of(unsure, templates.languages["en"], "general", LENDER).reasons == told.reasons
 
 
 @pytest.mark.parametrize("language", ["en", "de"])

@@ -162,6 +162,9 @@ OFFERED = {
 }  # fmt: skip
 """Of the demo, who gets more than half of the amount."""
 
+PER_MM = 96 / 25.4
+"""Pixels of a page."""
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -192,6 +195,10 @@ def test_the_page_prints_on_one_sheet(
             assert page.locator("h1").count() == 1
             sheets = re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True))
             counted[regime, language] = len(sheets)
+            page.set_viewport_size({"width": round((210 - 2 * 13) * PER_MM), "height": 1000})
+            page.emulate_media(media="print")
+            left = 287 - page.locator("main").evaluate("main => main.getBoundingClientRect().height") / PER_MM
+            assert left > 5.0, f"{regime}.{language} leaves {left:.1f} mm for longer names"
         assert counted == dict.fromkeys(counted, 1)
     finally:
         page.close()

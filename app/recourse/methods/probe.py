@@ -76,7 +76,7 @@ class ProbeParams(SamplerParams, MethodParams):
     target_invalidation_rate: Annotated[float, Interval(ge=0.001, le=0.999)] = 0.35
     """How often noise may undo the recourse, at most; smaller is more robust and costs more."""
     noise_std: Annotated[float, Interval(ge=0, le=10)] | Mapping[str, Annotated[float, Interval(ge=0, le=10)]] = 0.1
-    """Standard deviation of inexact implementation, encoded units: one number for all numeric features that are not
+    """Standard deviation of inexact implementation, encoded units: one number for all numeric features not
     implemented exactly, or numbers by feature."""
     noise_law: NoiseLaw = "gaussian"
     """How the noise of each feature is distributed."""

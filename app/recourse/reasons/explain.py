@@ -65,8 +65,7 @@ class ReasonsParams(InputPart):
     """Which reasons are asked for."""
 
     against: Against = Against.ACCEPTED
-    """Whom the applicant is compared with: `accepted`, the reference records just above the cut-off, or `everyone`, all
-    reference records."""
+    """Whom the applicant is compared with: `accepted`, the reference records just above the cut-off, or `everyone`."""
     count: Annotated[int, Interval(ge=1, le=MOST_REASONS)] = MOST_REASONS
     """Largest number of reasons."""
 

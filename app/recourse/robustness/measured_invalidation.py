@@ -53,7 +53,7 @@ class MeasuredInvalidation:
     ----------
     local : linear model that gives score and slope if the black box offers no gradient
     target : largest invalidation rate, in (0, 1)
-    noise_std : standard deviation, encoded units: one number for all numeric features that are not implemented exactly,
+    noise_std : standard deviation, encoded units: one number for all numeric features not implemented exactly,
         or one per feature name
     samples : number of noisy copies behind a measured rate; twice as many if the rate is close to the target
     """
