@@ -268,8 +268,7 @@ def test_what_time_does_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
     letter = " ".join(written(reasons=None, counterfactuals=[one]).split())
     assert "2. Late" not in letter
     assert (
-        "2 May 2026 to 30 May 2026, provided that on the day we decide this is so: Late payments: 0. Earlier or"
-        in letter
+        "2 May 2026 to 30 May 2026, provided that on the day we decide this is so: Late payments: 0. On other" in letter
     )
 
 
@@ -1313,9 +1312,9 @@ def test_models_under_stress_are_not_counted(language: str, said: tuple[str, str
 
 @pytest.mark.parametrize(
     ("language", "day", "enough"),
-    [("en", "for 2 April 2026 to 1 May 2026, provided that on the day we decide this is so: Late payments: 2. Earlier",
+    [("en", "for 2 April 2026 to 1 May 2026, provided that on the day we decide this is so: Late payments: 2. On",
       "On the days named, the"),
-     ("de", "vom 2. April 2026 bis zum 1. Mai 2026, sofern am Tag unserer Entscheidung gilt: Verspätungen: 2. Früher",
+     ("de", "vom 2. April 2026 bis zum 1. Mai 2026, sofern am Tag unserer Entscheidung gilt: Verspätungen: 2. An",
       "An den genannten Tagen")],
 )  # fmt: skip
 def test_a_yes_that_depends_on_the_day_names_it(
