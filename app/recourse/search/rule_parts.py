@@ -18,8 +18,6 @@ from app.recourse.search.enclosures import Enclosure, Quotient, Quotients, Range
 
 ROUNDING = 1e-8
 """Excess of a difference, relative to its terms, that may be rounding."""
-PASSES = 3
-"""How often ranges are narrowed by conditions."""
 NARROW = 1e-12
 """Relative width of a range that is not divided."""
 
@@ -56,7 +54,7 @@ class Empty(Exception):
 
 
 class Parts:
-    """Narrows and divides parts of one action set, and derives linear cuts that hold in a part.
+    """Divides parts of one action set, and derives linear cuts that hold in a part.
 
     Parameters
     ----------
@@ -69,48 +67,34 @@ class Parts:
         self._column = {name: j for j, name in enumerate(action_set.space.names)}
 
     def tightened(self, part: Part) -> Part:
-        """The part with its ranges narrowed to values that its conditions can allow.
-
-        A condition that holds for every row within the ranges is dropped.
+        """The part with the levels that its conditions ask for, and of alternatives those that may be true in it.
 
         Raises
         ------
         Empty : the conditions exclude each other
         """
-        for _ in range(PASSES):
-            before = part
-            part = Part(part.lower_raw.copy(), part.upper_raw.copy(), dict(part.levels), (), part.tightened)
-            waiting, kept = list(before.conditions), list[Condition]()
-            while waiting:
-                condition = waiting.pop(0)
-                if isinstance(condition, AllOf):
-                    waiting += condition.parts
-                elif self._holds_everywhere(part, condition):
-                    continue
-                elif isinstance(condition, AnyOf):
-                    alternatives = tuple(one for one in condition.parts if self._is_possible(part, one))
-                    if not alternatives:
-                        raise Empty
-                    if len(alternatives) == 1:
-                        waiting.append(alternatives[0])
-                    else:
-                        kept.append(AnyOf(alternatives))
-                elif isinstance(condition, LevelTest):
-                    part.levels[condition.column] &= condition.levels
-                    if not part.levels[condition.column]:
-                        raise Empty
+        waiting, kept = list(part.conditions), list[Condition]()
+        part = replace(part, levels=dict(part.levels))
+        while waiting:
+            condition = waiting.pop(0)
+            if isinstance(condition, AllOf):
+                waiting = [*condition.parts, *waiting]
+            elif isinstance(condition, AnyOf):
+                possible = tuple(one for one in condition.parts if self._is_possible(part, one))
+                if len(possible) > 1:
+                    kept.append(AnyOf(possible))
+                elif not possible:
+                    raise Empty
                 else:
-                    for cut in self.cuts(part, condition):
-                        self._narrow(part, cut)
-                    kept.append(condition)
-            part = replace(part, conditions=tuple(kept))
-            if (
-                np.array_equal(part.lower_raw, before.lower_raw)
-                and np.array_equal(part.upper_raw, before.upper_raw)
-                and part.levels == before.levels
-            ):
-                break
-        return part
+                    waiting.append(possible[0])
+            elif isinstance(condition, LevelTest):
+                part.levels[condition.column] &= condition.levels
+                if not part.levels[condition.column]:
+                    raise Empty
+            else:
+                self.cuts(part, condition)
+                kept.append(condition)
+        return replace(part, conditions=tuple(kept))
 
     def pieces(self, j: int, low: float, high: float, at: float, *, known: bool) -> list[Range]:
         """The range from `low` to `high` of number `j`, divided in two at or near the value `at`.
@@ -158,18 +142,6 @@ class Parts:
         except Empty:
             return False
         return True
-
-    def _holds_everywhere(self, part: Part, condition: Condition) -> bool:
-        """Whether a condition holds everywhere in a part, as far as that is plain."""
-        if isinstance(condition, AllOf):
-            return all(self._holds_everywhere(part, one) for one in condition.parts)
-        if isinstance(condition, AnyOf):
-            return any(self._holds_everywhere(part, one) for one in condition.parts)
-        if isinstance(condition, LevelTest):
-            return part.levels[condition.column] <= condition.levels
-        return self._is_unknown(part, condition) is True or bool(
-            (row_raw := self._only_row(part, condition)) is not None and condition.allows(row_raw[None])[0]
-        )
 
     def _only_row(self, part: Part, comparison: Comparison) -> Float[np.ndarray, "p"] | None:
         """A row of the part, if what the comparison reads is the same in all of them."""
@@ -287,28 +259,6 @@ class Parts:
             numbers = [variable.numbers[level] for level in part.levels[variable.column]]
             return min(numbers), max(numbers)
         return float(part.lower_raw[variable.column]), float(part.upper_raw[variable.column])
-
-    def _narrow(self, part: Part, cut: Cut) -> None:
-        """Narrow the ranges of a part to what a cut leaves of them.
-
-        Raises
-        ------
-        Empty : that is nothing
-        """
-        ranges = {variable: self._range(part, variable) for variable in cut.slopes}
-        room = cut.limit + cut.rounding - sum(
-            min(slope * ranges[variable][0], slope * ranges[variable][1]) for variable, slope in cut.slopes.items()
-        )  # fmt: skip
-        for variable, slope in cut.slopes.items():
-            (low, high), j = ranges[variable], variable.column
-            if variable.numbers or slope == 0.0:
-                continue
-            if slope > 0.0 and low + room / slope < high:
-                part.upper_raw[j] = min(part.upper_raw[j], self._inward(j, low + room / slope, 1.0))
-            elif slope < 0.0 and high + room / slope > low:
-                part.lower_raw[j] = max(part.lower_raw[j], self._inward(j, high + room / slope, -1.0))
-            if part.lower_raw[j] > part.upper_raw[j]:
-                raise Empty
 
     def _inward(self, j: int, end: float, way: float) -> float:
         """The last value that a number can have before the end of a range."""
