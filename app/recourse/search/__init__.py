@@ -15,6 +15,6 @@ Proofs that no record is accepted bound boxes of records: `network_branching` fo
 trees.
 
 The others need no linear model: `local_moves` makes single moves, judged by any function (plans, corrections, polish,
-`growing_spheres`), `committee` combines moves that the future models judge (`future_validity`), with `beam` and
-`levels`; `tree_leaves` serves `probe`.
+`growing_spheres`), `committee` combines moves that the future models judge (`future_validity`),
+with `levels`; `tree_leaves` serves `probe`.
 """

@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float
 from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.numerics.linalg import unique_rows
-from app.recourse.search.beam import Combination, Expansion
 from app.recourse.search.levels import Levels
 from app.recourse.search.local_moves import SingleMoves, further_instead, partly
 
@@ -34,8 +33,8 @@ FRACTIONS = np.array([0.25, 0.5, 0.7, 0.85, 0.93, 1.07, 1.15, 1.3, 1.6])
 """Where else a number that has moved is tried, as shares of its way."""
 ROUNDS = 6
 """Base records at most."""
-DEPTH = 6
-"""Moves of one combination at most."""
+DEPTH, WIDTH = 6, 24
+"""Moves of one combination at most, and combinations of the same number of moves that are followed."""
 VERIFIED = 40
 """Combinations that are scored for real in each round."""
 FURTHER = 16
@@ -303,7 +302,7 @@ class CommitteeSearch:
         touched = moves != base
         changed = int(A.changed(base[None])[0])
         counted = A.changed(moves) - changed
-        allowed = math.inf if A.max_changes is None else A.max_changes - changed
+        most = math.inf if A.max_changes is None else A.max_changes - changed
         limit = self._most
         if self.best is not None:
             limit = min(limit, float(self.cost(self.best.row_raw[None])[0]) - LEAST_SAVING)
@@ -311,19 +310,33 @@ class CommitteeSearch:
         paid = extra > LEAST_SAVING
         rates = (self._levels.of(scores + gains[paid]) - level) / extra[paid]
         rate = max(float(rates.max(initial=0.0)), 1e-3)
-        beam, found = [Combination(scores, cost, 0, ())], list[tuple[float, tuple[int, ...]]]()
-        for _ in range(DEPTH):
-            tried = Expansion.of(beam, gains, extra, counted, touched, below=limit, changes=allowed)
-            levels = self._levels.of(tried.scores) - caution
+        beam: list[tuple[int, ...]] = [()]
+        combined, costs, counts = scores[None], np.array([cost]), np.zeros(1, dtype=int)
+        found: list[tuple[float, tuple[int, ...]]] = []
+        for depth in range(1, DEPTH + 1):
+            # Each combination with every move of other features. Most of the time of a search goes into these numbers:
+            # none are made for what is not allowed.
+            used = np.stack([touched[list(parts)].any(axis=0) for parts in beam])
+            tried, number = costs[:, None] + extra, counts[:, None] + counted
+            allowed = (used.astype(float) @ touched.T.astype(float) == 0.0) & (tried < limit) & (number <= most)
+            before, move = np.nonzero(allowed)
+            combined, costs, counts = combined[before] + gains[move], tried[allowed], number[allowed]
+            levels = self._levels.of(combined) - caution
             enough = levels >= 0.0
-            for at in np.flatnonzero(enough)[np.argsort(tried.costs[enough], kind="stable")[:VERIFIED]].tolist():
-                found.append(tried.combination(at))
-            beam = tried.best(np.where(enough, np.inf, tried.costs + np.maximum(-levels, 0.0) / rate))
+            promise = np.where(enough, np.inf, costs + np.maximum(-levels, 0.0) / rate)
+            good = np.flatnonzero(enough)[np.argsort(costs[enough], kind="stable")[:VERIFIED]].tolist()
+            best = [at for at in promise.argsort(kind="stable")[: depth * WIDTH].tolist() if promise[at] < math.inf]
+            parts_of = {at: tuple(sorted((*beam[before[at]], int(move[at])))) for at in (*good, *best)}
+            found += [(float(costs[at]), parts_of[at]) for at in good]
+            kept = {parts_of[at]: at for at in best[::-1]}  # each set of moves once
+            beam = list(kept)[: -WIDTH - 1 : -1]
             if not beam:
                 break
+            places = [kept[parts] for parts in beam]
+            combined, costs, counts = combined[places], costs[places], counts[places]
         if not found:
-            found = [(one.cost, one.moves) for one in beam if one.moves]
-        chosen = dict.fromkeys(tuple(sorted(parts)) for _, parts in sorted(found))
+            found = list(zip(costs.tolist(), beam, strict=False))
+        chosen = dict.fromkeys(parts for _, parts in sorted(found))
         rows = np.tile(base, (len(chosen), 1))
         for row, parts in zip(rows, chosen, strict=True):
             for i in parts:
