@@ -206,14 +206,14 @@ class PeopleSearch:
         A, found = self.actions, []
         now = time.monotonic()
         deadline = now + POOL_SHARE * (self.until - now)
-        search = Search(model, A, deadline=deadline)
         waiting: list[frozenset[int]] = [frozenset()]
         for done in range(SEARCHES):
             if done >= len(waiting) or time.monotonic() >= deadline:
                 break
             alone = waiting[done]
             try:
-                rows = search.without(alone).rows(margins, exact_up_to=-math.inf)
+                search = Search(model, A.frozen(alone), deadline=deadline)
+                rows = search.rows(margins, exact_up_to=-math.inf)
             except DeadlineExceeded:
                 break
             except SolverFailed:  # the other sets of features remain

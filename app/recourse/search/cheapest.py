@@ -12,13 +12,11 @@ Papers that move single one-hot columns (paper 1's projection) get half categori
 """
 
 import math
-from collections.abc import Collection
-from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import Literal, TypeAlias
+from operator import mul
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
@@ -35,31 +33,16 @@ QUICK_GAP = 1e-2
 SearchKind: TypeAlias = Literal["auto", "projection", "actionable"]
 
 
-@dataclass(frozen=True, slots=True)
-class Moves:
-    """One move for each feature that can raise the score; each array has one entry per move.
+class Move(NamedTuple):
+    """How one feature can raise the score."""
 
-    A move of a number is measured in raw units. A move of a category is one change to another level and counts 1.
-    """
-
-    feature: Int[np.ndarray, "n"]
-    gain: Float[np.ndarray, "n"]
-    """Score per unit."""
-    cost: Float[np.ndarray, "n"]
-    first: Float[np.ndarray, "n"]
-    """Smallest move; 0 for a continuous feature that may move by any amount."""
-    step: Float[np.ndarray, "n"]
-    """Distance between moves; 0 for a continuous feature."""
-    limit: Float[np.ndarray, "n"]
-    sign: Float[np.ndarray, "n"]
+    feature: int
+    item: Item
+    """Amounts are in raw units for a number; a category makes one change, which counts 1."""
+    sign: float
     """Direction of the raw number; 0 for a category."""
-    level: Int[np.ndarray, "n"]
+    level: int
     """Category to change to; -1 for a number."""
-
-    def without(self, features: Collection[int]) -> "Moves":
-        """The moves without those of the given features, in the same order."""
-        kept = ~np.isin(self.feature, list(features))
-        return Moves(*(getattr(self, field.name)[kept] for field in fields(self)))
 
 
 class Search:
@@ -74,78 +57,46 @@ class Search:
         rounds them away from the factual afterwards. `auto` is `actionable` unless every feature is a number that may
         take any value in one range
     deadline : `time.monotonic()` at which a search has to stop
-    moves : the moves to search; where None, all that the action set and `kind` allow
     """
 
     def __init__(
-        self,
-        model: LinearModel,
-        action_set: ActionSet,
-        *,
-        kind: SearchKind = "auto",
-        deadline: float = math.inf,
-        moves: Moves | None = None,
+        self, model: LinearModel, action_set: ActionSet, *, kind: SearchKind = "auto", deadline: float = math.inf
     ) -> None:
         self.model, self.action_set, self.kind, self.deadline = model, action_set, kind, deadline
         self.whole = kind == "actionable" or action_set.is_coupled or (kind == "auto" and not action_set.is_box)
         self.start_score = float(model.score(action_set.x0[None])[0])
-        self.moves = self._moves(model.w) if moves is None else moves
+        self.moves = self._moves(model.w.tolist())
+        cap = action_set.max_changes
+        self.knapsack = Knapsack([move.item for move in self.moves], len(self.moves) if cap is None else cap)
+        self.reach = self.start_score + self.knapsack.most
+        """The highest surrogate score in the action set; infinite if a feature that raises it has no limit.
 
-    def without(self, features: Collection[int]) -> "Search":
-        """The same search, but for rows that leave the given features unchanged."""
-        if self.action_set.is_coupled:  # what ties features is about those that stay, too
-            return Search(self.model, self.action_set.frozen(features), kind=self.kind, deadline=self.deadline)
-        moves = self.moves.without(features)
-        return Search(self.model, self.action_set, kind=self.kind, deadline=self.deadline, moves=moves)
+        It ignores rules and limits on the time that several changes take together, so it may be too high.
+        """
 
-    def _moves(self, w: Float[np.ndarray, "d"]) -> "Moves":
-        """What each feature can do for the score, best value first."""
-        A, space, every = self.action_set, self.action_set.space, w.tolist()
-        fact, cost, step = A.factual_raw.tolist(), A.weights.tolist(), A.step_raw.tolist()
+    def _moves(self, w: list[float]) -> list[Move]:
+        """What each feature can do for the score."""
+        A, space = self.action_set, self.action_set.space
+        fact, cost, step, movable = (one.tolist() for one in (A.factual_raw, A.weights, A.step_raw, A.movable))
         ends = tuple(end.tolist() for end in (A.lower_raw, A.below_raw, A.above_raw, A.upper_raw))
-        found: list[tuple[float, ...]] = []  # the fields of `Moves`
-        movable = A.movable.tolist()
+        found: list[Move] = []
         for j, column, scale in zip(
             space.numeric.tolist(), space.numeric_columns.tolist(), space.scale_raw.tolist(), strict=True
         ):
             lower, below, above, upper = (end[j] for end in ends)
-            weight, up = every[column], every[column] > 0.0
+            weight, up = w[column], w[column] > 0.0
             room, first = (upper - fact[j], above - fact[j]) if up else (fact[j] - lower, fact[j] - below)
             if movable[j] and weight != 0.0 and room > 0.0:
-                lattice = (first, step[j]) if self.whole else (0.0, 0.0)
-                found.append((j, abs(weight) / scale, cost[j] / scale, *lattice, room, 1.0 if up else -1.0, -1))
+                first, tick = (first, step[j]) if self.whole else (0.0, 0.0)
+                item = Item(abs(weight) / scale, cost[j] / scale, first, tick, room)
+                found.append(Move(j, item, 1.0 if up else -1.0, -1))
         for g in space.groups.tolist():
-            own = every[space.spans[g]]
+            own = w[space.spans[g]]
             best = max(A.levels(g), key=own.__getitem__)
             gain = own[best] - own[int(fact[g])]
             if movable[g] and gain > 0.0:
-                found.append((g, gain, cost[g], 1.0, 1.0, 1.0, 0.0, best))
-        found.sort(key=lambda move: move[2] / move[1])
-        m = np.array(found, dtype=float).reshape(-1, 8).T
-        return Moves(m[0].astype(int), m[1], m[2], m[3], m[4], m[5], m[6], m[7].astype(int))
-
-    @cached_property
-    def knapsack(self) -> Knapsack:
-        """A knapsack with one item per move; amounts are in raw units for a number, 1 for a change of category."""
-        m = self.moves
-        columns = (m.gain, m.cost, m.first, m.step, m.limit)
-        items = [Item(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
-        return Knapsack(items, self.uses)
-
-    @cached_property
-    def uses(self) -> int:
-        """The largest number of features that may change."""
-        cap = self.action_set.max_changes
-        return len(self.moves.feature) if cap is None else min(cap, len(self.moves.feature))
-
-    @cached_property
-    def reach(self) -> float:
-        """The highest surrogate score in the action set; infinite if a feature that raises it has no limit.
-
-        The figure ignores rules and limits on the time that several changes take together, so it may be too high.
-        """
-        full = np.sort(self.moves.gain * self.moves.limit)[::-1]
-        return self.start_score + float(full[: self.uses].sum())
+                found.append(Move(g, Item(gain, cost[g], 1.0, 1.0, 1.0), 0.0, best))
+        return found
 
     def rows(self, margins: Float[np.ndarray, "k"], *, exact_up_to: float = math.inf) -> Float[np.ndarray, "m p"]:
         """The cheapest legal raw row for each margin, up to the first margin that no legal row reaches.
@@ -163,59 +114,54 @@ class Search:
         needs = margins - self.start_score
         needs = needs[needs * (1.0 - SLACK) <= self.reach - self.start_score]
         exact = margins[: len(needs)] <= exact_up_to
-        rows = self._uncoupled(needs, exact)
-        if not self.action_set.is_coupled:
+        amounts, unsure = self._uncoupled(needs, exact)
+        rows = self._apply(amounts)
+        if self.action_set.is_coupled:
+            unsure |= ~self.action_set.contains(self.action_set.clock.settled(rows))
+        if not unsure.any():
             return rows
-        illegal = np.flatnonzero(~self.action_set.contains(self.action_set.clock.settled(rows)))
-        if not len(illegal):
-            return rows
+        places = np.flatnonzero(unsure)
         # As long as no row is known, a failure of the solver is the answer.
         try:
-            solved = self._rows_by_program(needs[illegal], exact[illegal])
+            solved = self._rows_by_program(needs[places], exact[places])
         except SolverFailed:
-            if not illegal[0]:
+            if not places[0]:
                 raise
             solved = rows[:0]
-        rows[illegal[: len(solved)]] = solved
-        return rows[: illegal[len(solved)]] if len(solved) < len(illegal) else rows
+        rows[places[: len(solved)]] = solved
+        return rows[: places[len(solved)]] if len(solved) < len(places) else rows
 
-    def _uncoupled(self, needs: Float[np.ndarray, "k"], exact: Bool[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
-        """The search without what ties several features."""
-        if not len(needs):
-            return np.empty((0, self.action_set.space.p))
-        amounts: list[list[float]] = []
-        programmed: dict[int, np.ndarray] = {}
-        gains, gained = self.moves.gain.tolist(), -math.inf
-        for i, (need, thorough) in enumerate(zip(needs.tolist(), exact.tolist(), strict=True)):
+    def _uncoupled(
+        self, needs: Float[np.ndarray, "k"], exact: Bool[np.ndarray, "k"]
+    ) -> tuple[list[list[float]], Bool[np.ndarray, "m"]]:
+        """The search without what ties several features: amounts of the moves, and where the general solver has to say.
+
+        That cuts better where there are too many branches, and raises at the deadline.
+        """
+        found: list[list[float]] = []
+        unsure: list[bool] = []
+        gained = -math.inf
+        for need, thorough in zip(needs.tolist(), exact.tolist(), strict=True):
             if gained >= need:  # the cheapest moves for less that reach as far
-                amounts.append(amounts[-1])
+                found.append(found[-1])
+                unsure.append(False)
                 continue
-            moves, proven = self.knapsack.cover(need, THOROUGH if thorough else QUICK, deadline=self.deadline)
-            if not proven and (thorough or moves is None):
-                # Too many branches, or out of time: the general solver cuts better, and raises at the deadline.
-                solved = self._rows_by_program(needs[i : i + 1], exact[i : i + 1])
-                if not len(solved):
-                    break
-                programmed[i] = solved[0]
-            elif moves is None:
+            amounts, proven = self.knapsack.cover(need, THOROUGH if thorough else QUICK, deadline=self.deadline)
+            if amounts is None and proven:
                 break
-            else:
-                gained = sum(gain * amount for gain, amount in zip(gains, moves, strict=True))
-            amounts.append(moves or [0.0] * len(self.moves.feature))
-        rows = self._apply(np.array(amounts).reshape(len(amounts), len(self.moves.feature)))
-        for i, row_raw in programmed.items():
-            rows[i] = row_raw
-        return rows
+            unsure.append(not proven and (thorough or amounts is None))
+            found.append(amounts or [0.0] * len(self.moves))
+            gained = -math.inf if unsure[-1] else sum(map(mul, self.knapsack.gains, found[-1]))
+        return found, np.array(unsure, dtype=bool)
 
-    def _apply(self, amounts: Float[np.ndarray, "k n"]) -> Float[np.ndarray, "k p"]:
+    def _apply(self, found: list[list[float]]) -> Float[np.ndarray, "k p"]:
         """Raw rows of moves; numbers that `projection` left off the lattice are rounded away from the factual."""
-        A, m, fact = self.action_set, self.moves, self.action_set.factual_raw
-        rows = np.repeat(fact[None], len(amounts), axis=0)
-        rows[:, m.feature] = np.where(
-            m.level >= 0,
-            np.where(amounts > 0.0, m.level, fact[m.feature]),
-            rows[:, m.feature] + m.sign * amounts,
-        )
+        A, fact = self.action_set, self.action_set.factual_raw
+        rows = np.tile(fact, (len(found), 1))
+        for row, amounts in zip(rows, found, strict=True):
+            for move, amount in zip(self.moves, amounts, strict=True):
+                if amount > 0.0:
+                    row[move.feature] = row[move.feature] + move.sign * amount if move.level < 0 else move.level
         rows = np.minimum(np.maximum(rows, A.lower_raw), A.upper_raw)
         return A.round(rows, toward_raw=np.where(rows > fact, np.inf, np.where(rows < fact, -np.inf, rows)))
 

@@ -13,7 +13,6 @@ first of these items moves or stays.
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from operator import mul
 from typing import NamedTuple
@@ -30,8 +29,7 @@ PRICES, LEAST_PRICE = 10, 1 / 64
 """Prices of a use that are tried, and the least of them; in units of the mean cost per use, the largest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """An item of a knapsack: it moves by an amount, in any unit, for a gain and at a cost."""
 
     gain: float
@@ -95,6 +93,9 @@ class Knapsack:
         values = sorted((item.cost / item.gain, k) for k, item in enumerate(items))
         self.order = [(value, k, False) for value, k in values]
         """Items by cost per gain."""
+        most = sorted((item.gain * item.limit for item in items), reverse=True)
+        self.most = sum(most[: self.uses])
+        """The largest gain of all moves."""
 
     def cover(
         self, need: float, branches: int = THOROUGH, *, deadline: float = math.inf

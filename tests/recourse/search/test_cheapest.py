@@ -217,18 +217,6 @@ def test_rows_come_up_to_the_first_margin_that_nothing_reaches(question: Questio
     assert (np.diff(costs) >= -1e-5).all()
 
 
-@settings(PROPERTY, max_examples=examples(100))
-@given(question=questions(with_rules=True), data=st.data())
-def test_without_some_features_the_search_is_that_of_a_person_who_cannot_change_them(
-    question: Question, data: st.DataObject
-) -> None:
-    margins = np.unique(data.draw(st.lists(eighths(-4, 8), min_size=1, max_size=5)))
-    still = data.draw(st.frozensets(st.integers(0, question.space.p - 1)))
-    found = Search(question.model, question.action_set).without(still).rows(margins)
-    expected = Search(question.model, question.action_set.frozen(still)).rows(margins)
-    np.testing.assert_array_equal(found, expected)
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_rows_beyond_the_exact_ones_are_legal_and_cost_little_more(seed: int) -> None:
     question = large_question(seed)
