@@ -714,8 +714,8 @@ def test_only_a_way_that_ends_in_time_is_promised(language: str, said: str) -> N
 def test_a_stated_value_has_its_range_and_no_numbers_of_a_single_value() -> None:
     one = way(share=1.0, housing="owned")
     one["changes"][0]["accepted"] = {"min": None, "max": None, "levels": ["rented", "owned"]}
-    for language, said in (("en", 'State the housing; this way works if it is "rented" or "owned".'),
-                           ("de", "Wohnen angeben: Dieser Weg gilt für: „Miete“ oder „Eigentum“.")):  # fmt: skip
+    for language, said in (("en", 'Tell us, with proof, the housing; this way works if it is "rented" or "owned".'),
+                           ("de", "mit Nachweis mitteilen: Dieser Weg gilt für: „Miete“ oder „Eigentum“")):  # fmt: skip
         letter = " ".join(written(language, counterfactuals=[one]).split())
         assert said in letter
         assert "for every value that a step allows" in letter or "jeden Wert, den ein Schritt zulässt" in letter
