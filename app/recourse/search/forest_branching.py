@@ -17,8 +17,8 @@ from jaxtyping import Bool, Float, Int
 
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
-from app.recourse.actions.advice_ranges import lattice_point
 from app.recourse.models.forest import Forest
+from app.recourse.search.legal_rows import every_value
 
 MOST_WORK, PER_HALF = 3e8, 8e3
 """Leaves that are looked at, roughly, before a search is open: about a second; and what a half of a box costs beside
@@ -72,12 +72,13 @@ class ForestBranching:
     ) -> None:
         self.actions = actions
         self._forest = forest
-        movable = np.flatnonzero(actions.movable).tolist()
+        listed = {j: every_value(actions, j, MOST_LISTED) for j in np.flatnonzero(actions.movable).tolist()}
         # Two calls for all features together: each may pass a pipeline.
         fact = actions.factual_raw
-        ends = self._rows([(j, fact[[j]] + (0.0 if self._is_listed(j) else self._unit(j))) for j in movable])
-        own, *moved = forest.matrix(rows(np.vstack([fact[None], *ends])))
-        tried = {j: self._tried(j, own, other) for j, other in zip(movable, moved, strict=True)}
+        further = [(j, fact[[j]] + self._unit(j)) for j, values in listed.items() if values is None]
+        own, *moved = forest.matrix(rows(np.vstack([fact[None], *self._rows(further)])))
+        beside = {j: self._beside(j, own, other) for (j, _), other in zip(further, moved, strict=True)}
+        tried = {j: beside[j] if values is None else values for j, values in listed.items()}
         stacked = forest.matrix(rows(np.vstack([fact[None], *self._rows(list(tried.items()))])))[1:]
         parts = np.split(stacked, np.cumsum([len(values) for values in tried.values()]))
         columns = dict(zip(tried, parts, strict=False))
@@ -147,54 +148,33 @@ class ForestBranching:
             found.append(rows_raw)
         return found
 
-    def _tried(self, j: int, own: Float[np.ndarray, "d"], moved: Float[np.ndarray, "d"]) -> Float[np.ndarray, "v"]:
-        """Legal values of a feature, at least one between any two splits that have one between them.
+    def _beside(self, j: int, own: Float[np.ndarray, "d"], moved: Float[np.ndarray, "d"]) -> Float[np.ndarray, "v"]:
+        """Legal values of a number, at least one between any two splits that have one between them.
 
-        `own` and `moved` are the columns of the trees of the person, and with the feature larger by `_unit`.
+        Columns of the trees are affine in it; `own` and `moved` are those of the person, and with a number larger by
+        `_unit`.
         """
-        A, fact = self.actions, float(self.actions.factual_raw[j])
-        if A.space.features[j].is_group or j in A.restricted:
-            return np.unique([*map(float, A.levels(j)), fact])
-        step, found = float(A.step_raw[j]), [np.array([fact])]
-        for low, high in (
-            (float(A.lower_raw[j]), float(A.below_raw[j])),
-            (float(A.above_raw[j]), float(A.upper_raw[j])),
-        ):
-            if not low <= high:
-                continue
-            ends = [end for end in (low, high) if math.isfinite(end)]
-            if self._is_listed(j):
-                anchor = float(A.anchor_raw[j])
-                ticks = range(math.floor((low - anchor) / step), math.ceil((high - anchor) / step) + 1)
-                beside = np.array([lattice_point(tick, anchor, step) for tick in ticks])
-            else:
-                splits, anchor = self._splits(j, own, moved), (ends or [fact])[0]
-                near = np.array([-1.0, 0.0, 1.0, 2.0]) * step if step else np.array([-1e-9, 0.0, 1e-9]) * self._unit(j)
-                base = anchor + np.floor((splits - anchor) / step) * step if step else splits
-                beside = (base[:, None] + near).ravel()
-            found.append(np.clip(np.append(beside, ends), low, high))
-        rows_raw = np.tile(A.factual_raw, (sum(map(len, found)), 1))
-        rows_raw[:, j] = np.concatenate(found)
+        A, leaves = self.actions, self._forest.leaves
+        fact, step = float(A.factual_raw[j]), float(A.step_raw[j])
+        found, splits = [np.array([fact])], [np.zeros(0)]
+        for column in np.flatnonzero(~_alike(moved, own)).tolist():
+            sides = np.concatenate([side[:, column] for side in (leaves.lower, leaves.upper)])
+            edges = np.unique(sides[np.isfinite(sides)])
+            splits.append(fact + (edges - own[column]) / (moved[column] - own[column]) * self._unit(j))
+        edges = np.concatenate(splits)
+        near = np.array([-1.0, 0.0, 1.0, 2.0]) * step if step else np.array([-1e-9, 0.0, 1e-9]) * self._unit(j)
+        for low, high in ((A.lower_raw[j], A.below_raw[j]), (A.above_raw[j], A.upper_raw[j])):
+            if low <= high:
+                ends = [end for end in (low, high) if math.isfinite(end)]
+                anchor = (ends or [fact])[0]
+                base = anchor + np.floor((edges - anchor) / step) * step if step else edges
+                found.append(np.clip(np.append((base[:, None] + near).ravel(), ends), low, high))
+        (rows_raw,) = self._rows([(j, np.concatenate(found))])
         return np.unique(np.append(A.round(rows_raw)[:, j], fact))
-
-    def _is_listed(self, j: int) -> bool:
-        """Whether a feature has so few legal values that all of them are tried."""
-        A = self.actions
-        step, width = float(A.step_raw[j]), float(A.upper_raw[j] - A.lower_raw[j])
-        return A.space.features[j].is_group or j in A.restricted or (step > 0.0 and width / step <= MOST_LISTED)
 
     def _unit(self, j: int) -> float:
         """A spread of a feature."""
         return float(self.actions.space.spread_raw[j]) or 1.0
-
-    def _splits(self, j: int, own: Float[np.ndarray, "d"], moved: Float[np.ndarray, "d"]) -> Float[np.ndarray, "e"]:
-        """The raw values at which trees split a number; columns of the trees are affine in it."""
-        fact, leaves, found = float(self.actions.factual_raw[j]), self._forest.leaves, [np.zeros(0)]
-        for column in np.flatnonzero(~_alike(moved, own)).tolist():
-            sides = np.concatenate([side[:, column] for side in (leaves.lower, leaves.upper)])
-            edges = np.unique(sides[np.isfinite(sides)])
-            found.append(fact + (edges - own[column]) / (moved[column] - own[column]) * self._unit(j))
-        return np.concatenate(found)
 
     def _lever(self, j: int, values: Float[np.ndarray, "v"], held: Bool[np.ndarray, "m v"]) -> _Lever:
         """A feature with one value, that nearest to the person's own, of those that are in the same leaves."""

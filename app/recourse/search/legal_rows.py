@@ -21,28 +21,38 @@ def every_row(action_set: ActionSet, most: int) -> Float[np.ndarray, "n p"] | No
     most : limit on the number of combinations of feature values, before rules and caps exclude some of them
     """
     A = action_set
-    values: list[list[float]] = []
-    count = 1
-    for j, feature in enumerate(A.space.features):
-        found = {float(A.factual_raw[j])}
-        if not A.movable[j]:
-            pass
-        elif feature.is_group:
-            found |= {float(level) for level in A.levels(j)}
-        else:
-            step, width = float(A.step_raw[j]), float(A.upper_raw[j] - A.lower_raw[j])
-            if step == 0.0 or not width / step <= most:
-                return None
-            first = (A.lower_raw[j] - A.anchor_raw[j]) / step
-            ticks = range(math.floor(first), math.ceil(first + width / step) + 1)
-            found |= {lattice_point(tick, float(A.anchor_raw[j]), step) for tick in ticks}
-        values.append(sorted(found))
-        count *= len(found)
-        if count > most:
+    values: list[Float[np.ndarray, v]] = []
+    for j in range(A.space.p):
+        found = every_value(A, j, most)
+        if found is None or math.prod(map(len, values)) * len(found) > most:
             return None
+        values.append(found)
     rows_raw = A.clock.settled(np.array(list(itertools.product(*values))))
     rows_raw = rows_raw[A.contains(rows_raw)]
     return rows_raw[A.cost(rows_raw).argsort(kind="stable")]
+
+
+def every_value(A: ActionSet, j: int, most: int) -> Float[np.ndarray, "v"] | None:
+    """All legal values of one feature, the person's own among them, ascending; None if they would be too many to list.
+
+    Parameters
+    ----------
+    most : limit on the number of values
+    """
+    fact, step, width = (float(one[j]) for one in (A.factual_raw, A.step_raw, A.upper_raw - A.lower_raw))
+    if not A.movable[j]:
+        return np.array([fact])
+    if A.space.features[j].is_group or j in A.restricted:
+        return np.unique([*map(float, A.levels(j)), fact])
+    if step == 0.0 or not width / step <= most:
+        return None
+    anchor = float(A.anchor_raw[j])
+    first = (A.lower_raw[j] - anchor) / step
+    ticks = range(math.floor(first), math.ceil(first + width / step) + 1)
+    values = np.unique([*(lattice_point(tick, anchor, step) for tick in ticks), fact])
+    rows_raw = np.tile(A.factual_raw, (len(values), 1))
+    rows_raw[:, j] = values
+    return values[A.each_is_legal(rows_raw)[:, j]]
 
 
 def nearest_legal(
