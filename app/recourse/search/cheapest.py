@@ -167,15 +167,12 @@ class Search:
 
     # --- what ties several features ----------------------------------------------------------------------------------
 
-    def _far(self, needs: Float[np.ndarray, "k"]) -> float:
-        """How far a number without limit may go; too large a limit becomes a coefficient below tolerances."""
-        far = FAR + 4.0 * float(np.abs(needs).max(initial=0.0)) / max(float(np.abs(self.model.w).max()), 1e-6)
-        return far * float(self.action_set.weights.max())
-
     def _rows_by_program(self, needs: Float[np.ndarray, "k"], exact: Bool[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
         """The same search as a mixed-integer program, which also knows what ties several features."""
         A, w = self.action_set, self.model.w
-        program = ActionProgram(A, reach=self._far(needs))
+        # How far a number without limit may go; too large a limit becomes a coefficient below tolerances.
+        far = FAR + 4.0 * float(np.abs(needs).max(initial=0.0)) / max(float(np.abs(w).max()), 1e-6)
+        program = ActionProgram(A, reach=far * float(A.weights.max()))
         gain = (w @ program.effect)[None]
         rows: list[np.ndarray] = []
         for need, thorough in zip(needs, exact, strict=True):
@@ -223,14 +220,14 @@ class Search:
         wider = [(search, one) for search, one in searches if self.action_set.is_coupled or search.reach > self.reach]
         now = self._legal_reach() if wider else self.reach
         options = [(search._legal_reach(), one) for search, one in wider if search.reach > now]  # noqa: SLF001 - of this class
-        options = [option for option in options if option[0] > now and not _close(option[0], now)]
+        options = [
+            option
+            for option in options
+            if option[0] > now and not math.isclose(option[0], now, rel_tol=SLACK, abs_tol=SLACK)
+        ]
         if not options:
             return None
         reach, best = max(options, key=lambda option: option[0])
         return Relaxation(
             constraint=best.constraint, feature=best.feature, sufficient=bool(reach >= margin), text=best.text
         )
-
-
-def _close(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=SLACK, abs_tol=SLACK)

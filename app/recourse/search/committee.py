@@ -19,7 +19,7 @@ from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.numerics.linalg import unique_rows
 from app.recourse.search.levels import Levels
-from app.recourse.search.local_moves import SingleMoves, further_instead, partly
+from app.recourse.search.local_moves import LEAST_GAIN, SingleMoves, further_instead, partly
 
 ScoreRows = Callable[[np.ndarray], np.ndarray]
 """From raw rows ``(n, p)`` to scores ``(n, 1 + k)``: today's model, then k future models; NaN counts as no."""
@@ -41,8 +41,6 @@ FURTHER = 16
 """Amounts by which a number goes further in place of another change."""
 CAUTION = 0.25
 """Share of the typical score of the real combinations by which estimates must exceed 0, where they were too hopeful."""
-LEAST_SAVING = 1e-9
-"""Smaller differences in cost are rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,10 +210,10 @@ class CommitteeSearch:
             for count in np.unique(changes).tolist():
                 i = int(np.where(changes == count, values, np.inf).argmin())
                 known = self._by_changes.get(count)
-                if known is None or values[i] < known.value - LEAST_SAVING:
+                if known is None or values[i] < known.value - LEAST_GAIN:
                     one = self._reached(rows_raw[rows[i]], scores[rows[i]], float(values[i]), levels[rows[i]])
                     self._by_changes[count] = one
-                    if self.best is None or one.value < self.best.value - LEAST_SAVING:
+                    if self.best is None or one.value < self.best.value - LEAST_GAIN:
                         self.best = one
                         self.accepted.append(one)
         if self.best is None and legal.any():
@@ -305,9 +303,9 @@ class CommitteeSearch:
         most = math.inf if A.max_changes is None else A.max_changes - changed
         limit = self._most
         if self.best is not None:
-            limit = min(limit, float(self.cost(self.best.row_raw[None])[0]) - LEAST_SAVING)
+            limit = min(limit, float(self.cost(self.best.row_raw[None])[0]) - LEAST_GAIN)
         level = float(self._levels.of(scores))
-        paid = extra > LEAST_SAVING
+        paid = extra > LEAST_GAIN
         rates = (self._levels.of(scores + gains[paid]) - level) / extra[paid]
         rate = max(float(rates.max(initial=0.0)), 1e-3)
         beam: list[tuple[int, ...]] = [()]

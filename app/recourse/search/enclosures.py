@@ -46,12 +46,6 @@ class Enclosure:
         """Whether the number is a linear function of its variables."""
         return all(low == high for low, high in self.slopes.values())
 
-    def __neg__(self) -> "Enclosure":
-        return Enclosure(
-            (-self.range[1], -self.range[0]), -self.anchor, {v: (-b, -a) for v, (a, b) in self.slopes.items()},
-            self.size,
-        )  # fmt: skip
-
     def __add__(self, other: "Enclosure") -> "Enclosure":
         slopes = dict(self.slopes)
         for v, (a, b) in other.slopes.items():
@@ -103,7 +97,7 @@ def constant(value: float) -> Enclosure:
     return Enclosure((value, value), value, {}, abs(value))
 
 
-ONE = constant(1.0)
+ONE, MINUS = constant(1.0), constant(-1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +109,14 @@ class Quotient:
     unsigned: bool = True
     """Whether no divisor in it is negative, so that where one is 0 the sign of `over` is that of the infinite value."""
 
-    def __neg__(self) -> "Quotient":
-        return Quotient(-self.over, self.under, self.unsigned)
-
     def __add__(self, other: "Quotient") -> "Quotient":
         if self.under is other.under:
             return Quotient(self.over + other.over, self.under, self.unsigned)
         over = _product(self.over, other.under) + _product(other.over, self.under)
         return Quotient(over, _product(self.under, other.under), self.unsigned and other.unsigned)
+
+    def __neg__(self) -> "Quotient":
+        return Quotient(MINUS * self.over, self.under, self.unsigned)
 
     def __sub__(self, other: "Quotient") -> "Quotient":
         return self + -other
@@ -144,7 +138,7 @@ class Quotient:
         low, high = self.under.range
         if low > 0.0 or (low == 0.0 and self.unsigned):
             return self.over
-        return -self.over if high < 0.0 else None
+        return MINUS * self.over if high < 0.0 else None
 
 
 @dataclass(frozen=True, slots=True)

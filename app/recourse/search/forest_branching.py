@@ -9,7 +9,7 @@ import heapq
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from app.errors import DeadlineExceeded, SolverFailed
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.models.forest import Forest
-from app.recourse.search.legal_rows import every_value
+from app.recourse.search.legal_rows import every_value, with_values
 
 MOST_WORK, PER_HALF = 3e8, 8e3
 """Leaves that are looked at, roughly, before a search is open: about a second; and what a half of a box costs beside
@@ -75,11 +75,14 @@ class ForestBranching:
         listed = {j: every_value(actions, j, MOST_LISTED) for j in np.flatnonzero(actions.movable).tolist()}
         # Two calls for all features together: each may pass a pipeline.
         fact = actions.factual_raw
-        further = [(j, fact[[j]] + self._unit(j)) for j, values in listed.items() if values is None]
-        own, *moved = forest.matrix(rows(np.vstack([fact[None], *self._rows(further)])))
-        beside = {j: self._beside(j, own, other) for (j, _), other in zip(further, moved, strict=True)}
+        numbers = [j for j, values in listed.items() if values is None]
+        further = [with_values(actions, j, fact[[j]] + self._unit(j)) for j in numbers]
+        own, *moved = forest.matrix(rows(np.vstack([fact[None], *further])))
+        beside = {j: self._beside(j, own, other) for j, other in zip(numbers, moved, strict=True)}
         tried = {j: beside[j] if values is None else values for j, values in listed.items()}
-        stacked = forest.matrix(rows(np.vstack([fact[None], *self._rows(list(tried.items()))])))[1:]
+        stacked = forest.matrix(rows(np.vstack([fact[None], *(with_values(actions, *one) for one in tried.items())])))[
+            1:
+        ]
         parts = np.split(stacked, np.cumsum([len(values) for values in tried.values()]))
         columns = dict(zip(tried, parts, strict=False))
         varying = {j: np.flatnonzero(~_alike(X, own).all(axis=0)) for j, X in columns.items()}
@@ -99,6 +102,7 @@ class ForestBranching:
                 held &= leaves.hold(column, columns[j][:, column])
             self._levers.append(self._lever(j, tried[j], held))
         self._most = math.inf if actions.max_changes is None else actions.max_changes
+        self._none = np.zeros(len(self._values), dtype=np.int16)
         self._own = np.array([lever.own for lever in self._levers], dtype=int)
         self._work = 2 * len(self._levers) * (PER_HALF + len(self._values))
         """For one box."""
@@ -139,15 +143,6 @@ class ForestBranching:
             raise SolverFailed("A record that the trees accept breaks a rule.")
         return None
 
-    def _rows(self, values: Sequence[tuple[int, Float[np.ndarray, "v"]]]) -> list[Float[np.ndarray, "v p"]]:
-        """For each feature the raw rows of the person with other values of it."""
-        found = []
-        for j, numbers in values:
-            rows_raw = np.tile(self.actions.factual_raw, (len(numbers), 1))
-            rows_raw[:, j] = numbers
-            found.append(rows_raw)
-        return found
-
     def _beside(self, j: int, own: Float[np.ndarray, "d"], moved: Float[np.ndarray, "d"]) -> Float[np.ndarray, "v"]:
         """Legal values of a number, at least one between any two splits that have one between them.
 
@@ -169,8 +164,7 @@ class ForestBranching:
                 anchor = (ends or [fact])[0]
                 base = anchor + np.floor((edges - anchor) / step) * step if step else edges
                 found.append(np.clip(np.append((base[:, None] + near).ravel(), ends), low, high))
-        (rows_raw,) = self._rows([(j, np.concatenate(found))])
-        return np.unique(np.append(A.round(rows_raw)[:, j], fact))
+        return np.unique(np.append(A.round(with_values(A, j, np.concatenate(found)))[:, j], fact))
 
     def _unit(self, j: int) -> float:
         """A spread of a feature."""
@@ -186,10 +180,6 @@ class ForestBranching:
         counts = np.zeros((len(kept) + 1, len(held)), dtype=np.int16)
         np.cumsum(held[:, kept].T, axis=0, out=counts[1:])
         return _Lever(j, values[kept], int(np.flatnonzero(values[kept] == fact)[0]), counts)
-
-    @property
-    def _none(self) -> Int[np.ndarray, "m"]:
-        return np.zeros(len(self._values), dtype=np.int16)
 
     def _outside(self, box: _Box) -> list[Bool[np.ndarray, "m"]]:
         """For each feature, which leaves have none of its values in a box."""

@@ -90,8 +90,7 @@ class Knapsack:
     def __init__(self, items: Sequence[Item], uses: int) -> None:
         self.items, self.uses = items, min(uses, len(items))
         self.gains, self.costs = [item.gain for item in items], [item.cost for item in items]
-        values = sorted((item.cost / item.gain, k) for k, item in enumerate(items))
-        self.order = [(value, k, False) for value, k in values]
+        self.order = sorted((item.cost / item.gain, k, False) for k, item in enumerate(items))
         """Items by cost per gain."""
         most = sorted((item.gain * item.limit for item in items), reverse=True)
         self.most = sum(most[: self.uses])

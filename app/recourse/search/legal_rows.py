@@ -50,9 +50,14 @@ def every_value(A: ActionSet, j: int, most: int) -> Float[np.ndarray, "v"] | Non
     first = (A.lower_raw[j] - anchor) / step
     ticks = range(math.floor(first), math.ceil(first + width / step) + 1)
     values = np.unique([*(lattice_point(tick, anchor, step) for tick in ticks), fact])
+    return values[A.each_is_legal(with_values(A, j, values))[:, j]]
+
+
+def with_values(A: ActionSet, j: int, values: Float[np.ndarray, "v"]) -> Float[np.ndarray, "v p"]:
+    """The person's raw row with each of these values of one feature."""
     rows_raw = np.tile(A.factual_raw, (len(values), 1))
     rows_raw[:, j] = values
-    return values[A.each_is_legal(rows_raw)[:, j]]
+    return rows_raw
 
 
 def nearest_legal(

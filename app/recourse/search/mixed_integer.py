@@ -43,47 +43,34 @@ class ActionProgram:
         A, space = action_set, action_set.space
         self.action_set, self.start_raw, self.nodes = A, A.factual_raw, nodes
         self.start = space.encode(self.start_raw[None])[0]
-        feature, sign, level, first, step, per, limit = [], [], [], [], [], [], []
+        moves: list[tuple[float, ...]] = []  # feature, level, direction, first move, step, unit beyond it, largest move
         for k, j in enumerate(space.numeric.tolist()):
+            step, scale = float(A.step_raw[j]), float(space.scale_raw[k])
             for way, near, far in _runs(A, j):
-                feature.append(j)
-                sign.append(way)
-                level.append(-1)
-                step.append(A.step_raw[j])
-                per.append(A.step_raw[j] or space.scale_raw[k])
-                first.append(near)
-                limit.append(max(near, min(far, reach * space.scale_raw[k] / A.weights[j])))
+                limit = max(near, min(far, reach * scale / A.weights[j]))
+                moves.append((j, -1, way, near, step, step or scale, limit))
         for g in space.groups[A.movable[space.groups]].tolist():
-            for to in A.levels(g):
-                if to != int(self.start_raw[g]):
-                    feature.append(g)
-                    sign.append(0.0)
-                    level.append(to)
-                    step.append(1.0)
-                    per.append(1.0)
-                    first.append(1.0)
-                    limit.append(1.0)
-        self.feature, self.level = np.array(feature, dtype=np.intp), np.array(level, dtype=np.intp)
-        self.sign, self.first = np.array(sign), np.array(first)
-        self.per = np.array(per)
-        steps, n = np.array(step), len(feature)
+            moves += [(g, to, 0.0, 1.0, 1.0, 1.0, 1.0) for to in A.levels(g) if to != int(self.start_raw[g])]
+        columns, n = np.array(moves, dtype=float).reshape(-1, 7).T, len(moves)
+        self.feature, self.level = columns[:2].astype(np.intp)
+        self.sign, self.first, steps, self.per, limits = columns[2:]
         self.integer = np.concatenate([np.ones(n, dtype=bool), steps > 0.0])
         # Where nothing asks whether a number moves, one variable says how far: its moves are all multiples of the step.
         plain = (self.sign != 0.0) & (self.first == steps) & ~np.isin(self.feature, list(A.restricted))
         plain &= A.max_changes is None and not A.clock.is_shared
         free = ~np.isin(self.feature, self.feature[~plain])
         self.first[free] = 0.0
-        beyond = (np.array(limit) - self.first) / self.per
+        beyond = (limits - self.first) / self.per
         beyond = np.where(steps > 0.0, np.floor(beyond + 1e-6), beyond)
         self.size = 2 * n
         self.limit = np.concatenate([~free, np.maximum(beyond, 0.0)])
         self.effect = np.zeros((space.d, 2 * n))
         """What each variable adds to the encoded point."""
         self.cost = np.zeros(2 * n)
-        scale = dict(zip(space.numeric.tolist(), space.scale_raw.tolist(), strict=True))
-        for i, j in enumerate(feature):
+        scales = dict(zip(space.numeric.tolist(), space.scale_raw.tolist(), strict=True))
+        for i, j in enumerate(self.feature.tolist()):
             if self.level[i] < 0:
-                per_unit = np.array([self.first[i], self.per[i]]) / scale[j]
+                per_unit = np.array([self.first[i], self.per[i]]) / scales[j]
                 self.effect[space.spans[j].start, [i, n + i]] = self.sign[i] * per_unit
                 self.cost[[i, n + i]] = A.weights[j] * per_unit
             else:

@@ -10,6 +10,7 @@ import math
 import time
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -60,14 +61,8 @@ class _Boxes:
         return _Boxes(*map(np.concatenate, pairs))
 
 
-@dataclass(frozen=True, slots=True)
-class _Relaxed:
-    """Lines between which the outputs of a layer's units lie; the one below goes through 0."""
-
-    above: Float[np.ndarray, "b u"]
-    lift: Float[np.ndarray, "b u"]
-    """Of the line above, the value at 0."""
-    below: Float[np.ndarray, "b u"]
+_Lines: TypeAlias = tuple[Float[np.ndarray, "b u"], Float[np.ndarray, "b u"], Float[np.ndarray, "b u"]]
+"""Around outputs of a layer's units: slope of the line above, its value at 0, slope of the line below, through 0."""
 
 
 class NetworkBranching:
@@ -226,7 +221,7 @@ class NetworkBranching:
         self, low: Float[np.ndarray, "b p"], high: Float[np.ndarray, "b p"]
     ) -> tuple[Float[np.ndarray, "b"], Float[np.ndarray, "b p"]]:
         box = _Maxima(self, low, high)
-        layers: list[_Relaxed] = []
+        layers: list[_Lines] = []
         for weights, bias in self.layers[:-1]:
             (most, _), (least, _) = (self._through(box, sign * weights.T, sign * bias, layers) for sign in (1.0, -1.0))
             layers.append(_relaxed(-least, most, self.leak))
@@ -235,26 +230,28 @@ class NetworkBranching:
         return most[:, 0] - self.offset, box.best(slope)
 
     def _through(
-        self, box: "_Maxima", weights: Float[np.ndarray, "u w"], bias: Float[np.ndarray, "u"], layers: list[_Relaxed]
+        self, box: "_Maxima", weights: Float[np.ndarray, "u w"], bias: Float[np.ndarray, "u"], layers: list[_Lines]
     ) -> tuple[Float[np.ndarray, "b u"], Float[np.ndarray, "b u v"]]:
         """Upper bounds on numbers that are linear in what the last of `layers` returns, and their slopes."""
         slope = np.broadcast_to(weights, (box.count, *weights.shape))
         constant = np.broadcast_to(bias, slope.shape[:2])
-        for relaxed, (inner, inner_bias) in zip(layers[::-1], self.layers[len(layers) - 1 :: -1], strict=False):
+        for (above, lift, below), (inner, inner_bias) in zip(
+            layers[::-1], self.layers[len(layers) - 1 :: -1], strict=False
+        ):
             rises = slope > 0.0
-            constant = constant + (np.where(rises, slope, 0.0) @ relaxed.lift[..., None])[..., 0]
-            slope = slope * np.where(rises, relaxed.above[:, None], relaxed.below[:, None])
+            constant = constant + (np.where(rises, slope, 0.0) @ lift[..., None])[..., 0]
+            slope = slope * np.where(rises, above[:, None], below[:, None])
             constant = constant + slope @ inner_bias
             slope = slope @ inner.T
         return constant + box.most(slope), slope
 
 
-def _relaxed(low: Float[np.ndarray, "b u"], high: Float[np.ndarray, "b u"], leak: float) -> _Relaxed:
+def _relaxed(low: Float[np.ndarray, "b u"], high: Float[np.ndarray, "b u"], leak: float) -> _Lines:
     """The closest lines around the output of units whose inputs lie between `low` and `high`."""
     bends = (low < 0.0) & (high > 0.0)
     width = np.where(bends, high - low, 1.0)
     above = np.where(bends, (high - leak * low) / width, np.where(low >= 0.0, 1.0, leak))
-    return _Relaxed(
+    return (
         above,
         np.where(bends, high * (1.0 - above), 0.0),
         np.where(bends & (high < -low), leak, np.where(bends, 1.0, above)),

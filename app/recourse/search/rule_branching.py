@@ -30,12 +30,6 @@ GAP, CURVED_GAP = 1e-6, 1e-3
 """Relative: smaller improvements are not searched for; the latter where a curved comparison had to be divided."""
 STRICT = 1e-5
 """Margin of a strict comparison in the program, relative to the largest change by one step or scale."""
-TOLERANCE = 1e-7
-"""First margin of a comparison that the solver keeps up to its own tolerance only; in the same unit."""
-TIGHTER = 8.0
-"""Factor of these margins where they were too small."""
-TIGHTEST = 5
-"""How often they grow in one part."""
 
 
 def solve_program(
@@ -96,18 +90,10 @@ class RuleBranching:
         rows: Float[np.ndarray, "m k"],
         lower: Float[np.ndarray, "m"],
         deadline: float,
-        gap: float = GAP,
-        cuts: Cuts = no_cuts,
+        gap: float,
+        cuts: Cuts,
     ) -> Solved | None:
-        """``argmin cost.z`` over the action set with all rules kept and ``rows z >= lower``; None if infeasible.
-
-        The first entries of ``z`` are the variables of the program. Any further entries are numbers >= 0.
-
-        Raises
-        ------
-        DeadlineExceeded : no answer was known at the deadline, a `time.monotonic()`
-        SolverFailed : the solver ended without an answer, or the rules have too many combinations
-        """
+        """The optimum, as `solve_program` says."""
         best: Solved | None = None
         newest = count(0, -1)
         waiting: list[tuple[float, int, Part]] = [(-math.inf, next(newest), self.parts.whole)]
@@ -133,11 +119,13 @@ class RuleBranching:
             if found is None:
                 continue
             broken = self._broken(part, found.row_raw)
-            if broken is None:
-                best = found if best is None or found.value < best.value else best
-                continue
-            for child in self._divided(part, broken, found.row_raw):
-                heapq.heappush(waiting, (found.value, next(newest), child))
+            if broken is not None:
+                for child in self._divided(part, broken, found.row_raw):
+                    heapq.heappush(waiting, (found.value, next(newest), child))
+            elif not self.program.keeps_rules(found.row_raw):  # by the tolerance with which a part was narrowed
+                self._lost = True
+            elif best is None or found.value < best.value:
+                best = found
         if best is None and (waiting or self._lost):
             raise SolverFailed("The rules have more combinations than could be searched.")
         return best
@@ -168,7 +156,7 @@ class RuleBranching:
                 more.append((np.isin(np.arange(size), moves).astype(float), 1.0))
         for condition in part.conditions:
             if isinstance(condition, Comparison):
-                more += [self._constraint(cut, part.tightened) for cut in self.parts.cuts(part, condition)]
+                more += [self._constraint(cut) for cut in self.parts.cuts(part, condition)]
         own = np.zeros((len(more), len(cost)))
         own[:, :size] = np.array([row for row, _ in more]).reshape(len(more), size)
         found = program.relaxed(
@@ -186,24 +174,14 @@ class RuleBranching:
     def _broken(self, part: Part, row_raw: Float[np.ndarray, "p"]) -> Condition | None:
         """A condition that a row breaks; the first one that has alternatives, or else a comparison."""
         broken = [one for one in part.conditions if not one.allows(row_raw[None])[0]]
-        if not broken:  # a number may have left its range by the solver's tolerance
-            broken = [rule.condition for rule in self.program.logic if not rule.holds(row_raw[None])[0]]
         return min(broken, key=lambda one: isinstance(one, Comparison), default=None)
 
     def _divided(self, part: Part, broken: Condition, row_raw: Float[np.ndarray, "p"]) -> list[Part]:
         """Parts without a row that breaks a condition, which together have all legal rows of the part."""
-        if not any(one is broken for one in part.conditions):
-            if part.tightened < TIGHTEST:
-                return [replace(part, conditions=(*part.conditions, broken), tightened=part.tightened + 1)]
-            self._lost = True
-            return []
         if isinstance(broken, AnyOf):
             others = tuple(one for one in part.conditions if one is not broken)
             return [replace(part, conditions=(*others, one)) for one in broken.parts]
         assert isinstance(broken, Comparison)
-        cuts = self.parts.cuts(part, broken)
-        if part.tightened < TIGHTEST and cuts and all(cut.exact for cut in cuts):
-            return [replace(part, tightened=part.tightened + 1)]
         j = self.parts.widest(part, broken)
         if j is None:
             self._lost = True
@@ -212,17 +190,16 @@ class RuleBranching:
         if j in part.levels:
             own = frozenset({int(row_raw[j])})
             return [replace(part, levels={**part.levels, j: one}) for one in (own, part.levels[j] - own) if one]
+        ends, here = (part.lower_raw[j], part.upper_raw[j]), np.arange(len(row_raw)) == j
         return [
-            replace(part, lower_raw=_with(part.lower_raw, j, low), upper_raw=_with(part.upper_raw, j, high))
-            for low, high in self.parts.pieces(
-                j, part.lower_raw[j], part.upper_raw[j], float(row_raw[j]), known=bool(cuts)
-            )
+            replace(part, lower_raw=np.where(here, low, part.lower_raw), upper_raw=np.where(here, high, part.upper_raw))
+            for low, high in self.parts.pieces(j, *ends, float(row_raw[j]), known=bool(self.parts.cuts(part, broken)))
             if low <= high
         ]
 
     # --- the program -------------------------------------------------------------------------------------------------
 
-    def _constraint(self, cut: Cut, tightened: int) -> tuple[Float[np.ndarray, "k"], float]:
+    def _constraint(self, cut: Cut) -> tuple[Float[np.ndarray, "k"], float]:
         """A cut as ``row . z >= low``."""
         row, limit = np.zeros(self.program.size), cut.limit
         for variable, slope in cut.slopes.items():
@@ -230,11 +207,7 @@ class RuleBranching:
             row -= slope * own
             limit -= slope * base
         unit = float(np.abs(row).max(initial=0.0)) or 1.0
-        margin = 0.0
-        if cut.exact and cut.strict:
-            margin = max(cut.rounding, STRICT * unit * TIGHTER**tightened)
-        elif cut.exact and tightened:
-            margin = TOLERANCE * unit * TIGHTER**tightened
+        margin = max(cut.rounding, STRICT * unit) if cut.exact and cut.strict else 0.0
         return row / unit, (margin - limit) / unit
 
     def _row(self, variable: Variable) -> tuple[Float[np.ndarray, "k"], float]:
@@ -251,9 +224,3 @@ class RuleBranching:
             base = float(self.start_raw[variable.column])
             row[own], row[n + own] = program.sign[own] * program.first[own], program.sign[own] * program.per[own]
         return row, base
-
-
-def _with(ends: Float[np.ndarray, "p"], j: int, end: float) -> Float[np.ndarray, "p"]:
-    changed = ends.copy()
-    changed[j] = end
-    return changed

@@ -32,8 +32,6 @@ class Part:
     levels: dict[int, frozenset[int]]
     """Of each category."""
     conditions: tuple[Condition, ...]
-    tightened: int = 0
-    """How often the margins have grown."""
 
 
 @dataclass(frozen=True)
@@ -187,13 +185,13 @@ class Parts:
                 return []
             raise Empty
         try:
-            first = self._difference(part, comparison, frozenset())
-            curved = [variable for variable, (low, high) in first.over.slopes.items() if low != high]
-            corners = list(dict.fromkeys([frozenset[Variable](), frozenset(curved)]))
-            differences = [first, *(self._difference(part, comparison, corner) for corner in corners[1:])]
+            differences = {frozenset[Variable](): self._difference(part, comparison, frozenset())}
+            slopes = differences[frozenset()].over.slopes
+            if curved := frozenset(variable for variable, (low, high) in slopes.items() if low != high):
+                differences[curved] = self._difference(part, comparison, curved)
         except Unbounded:
             return []
-        cuts = (self._cut(part, comparison.strict, *one) for one in zip(differences, corners, strict=True))
+        cuts = (self._cut(part, comparison.strict, one, corner) for corner, one in differences.items())
         return [cut for cut in cuts if cut is not None]
 
     def _cut(self, part: Part, strict: bool, difference: Quotient, corner: frozenset[Variable]) -> Cut | None:

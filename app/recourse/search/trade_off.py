@@ -15,23 +15,13 @@ from jaxtyping import Float
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.numerics.solvers import Row
 from app.recourse.robustness.consistency_and_robustness import LossAndCost, loss
-from app.recourse.search.mixed_integer import FAR, ActionProgram
+from app.recourse.search.mixed_integer import FAR, ActionProgram, Solved
 from app.recourse.search.rule_branching import solve_program
 
 EXACT, QUICK = 1e-7, 1e-2
 """Relative gaps: smaller improvements are not searched for."""
 LEAST_WEIGHT, MOST_WEIGHT = 1e-3, 1e6
 """Cost weight that limits the search along unbounded numbers where no weight is given, and the largest one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Optimum:
-    """The best legal row that a search has found, and the objective at this row."""
-
-    row_raw: Float[np.ndarray, "p"]
-    value: float
-    proven: bool
-    """Whether no action is better by more than the gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +51,7 @@ class TradeOff:
         self.action_set, self.objective, self.deadline = action_set, objective, deadline
         self.space = action_set.space
         self.share = 1.0 if objective.predicted is None else objective.share
-        self._known: dict[tuple[float, float], Optimum | None] = {}
+        self._known: dict[tuple[float, float], Solved | None] = {}
         self._stated: dict[float, _Stated] = {}
         self._touched: list[tuple[float, int]] = []
         """Scores at which programs have had tangents, and to which of both losses; the next one begins with these."""
@@ -70,8 +60,8 @@ class TradeOff:
         """The objective at each raw row; smaller is better."""
         return self._weighted(rows_raw, self.objective.cost_weight)
 
-    def best(self, cost_weight: float | None = None, gap: float = EXACT) -> Optimum | None:
-        """The best legal row that the search finds, with its objective; None if the constraints exclude each other.
+    def best(self, cost_weight: float | None = None, gap: float = EXACT) -> Solved | None:
+        """The best legal row, and the objective there; None if the constraints exclude each other.
 
         Parameters
         ----------
@@ -138,7 +128,7 @@ class TradeOff:
         )
         return stated
 
-    def _best(self, weight: float, gap: float) -> Optimum | None:
+    def _best(self, weight: float, gap: float) -> Solved | None:
         stated, shares = self._program(weight), (self.share, 1.0 - self.share)
         first = len(stated.cost) - 2
         cost = weight * stated.cost
@@ -163,5 +153,4 @@ class TradeOff:
         found = solve_program(stated.program, cost, rows, lower, deadline=self.deadline, gap=gap, cuts=tangents)
         if found is None:
             return None
-        reached = float(self._weighted(found.row_raw[None], weight)[0])
-        return Optimum(found.row_raw, reached, proven=reached - found.value <= 3.0 * gap * (1.0 + reached))
+        return replace(found, value=float(self._weighted(found.row_raw[None], weight)[0]))

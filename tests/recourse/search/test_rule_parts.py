@@ -7,7 +7,7 @@ import pytest
 
 from app.recourse.actions.action_set import action_set
 from app.recourse.actions.rules import Comparison, LogicRule, parts_of
-from app.recourse.search.enclosures import Enclosure, Quotient, Unbounded, Variable, constant
+from app.recourse.search.enclosures import MINUS, Enclosure, Quotient, Unbounded, Variable, constant
 from app.recourse.search.mixed_integer import ActionProgram
 from app.recourse.search.rule_branching import RuleBranching
 from app.recourse.search.rule_parts import Empty, Part, Parts
@@ -133,7 +133,7 @@ def test_a_product_has_the_envelope_of_mccormick() -> None:
 def test_a_quotient_is_multiplied_out_where_the_sign_is_known() -> None:
     x = variable(X, 1, 3)
     assert (x / variable(Y, 0, 5)).numerator() == x.over
-    assert (x / variable(Y, -5, -1)).numerator() == (-x).over
+    assert (x / variable(Y, -5, -1)).numerator() == MINUS * x.over
     assert (x / variable(Y, -5, 0)).numerator() is None
     assert (x / variable(Y, -1, 5)).numerator() is None
     with pytest.raises(Unbounded):

@@ -85,7 +85,6 @@ def test_the_best_row_is_legal_and_nothing_legal_is_better(data: st.DataObject) 
         )
     ]
     assert best is not None
-    assert best.proven or question.action_set.is_coupled
     assert oracle.row_is_legal(
         question.space, question.factual_raw, best.row_raw, question.constraints, timing=question.timing
     )
@@ -109,7 +108,6 @@ def test_between_whole_numbers_the_best_row_is_that_of_all_rows(seed: int) -> No
     fact = np.zeros(5)
     best = TradeOff(action_set(space, fact), objective).best()
     assert best is not None
-    assert best.proven
     every = [
         by_definition(objective, space, np.array(row, dtype=float), fact)
         for row in itertools.product(range(4), repeat=5)
