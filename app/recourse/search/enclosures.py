@@ -47,13 +47,9 @@ class Enclosure:
         return all(low == high for low, high in self.slopes.values())
 
     def __add__(self, other: "Enclosure") -> "Enclosure":
-        slopes = dict(self.slopes)
-        for v, (a, b) in other.slopes.items():
-            low, high = slopes.get(v, (0.0, 0.0))
-            slopes[v] = (low + a, high + b)
+        slopes = _combined((1.0, 1.0), self.slopes, 1.0, other.slopes)
         return Enclosure(
-            (self.range[0] + other.range[0], self.range[1] + other.range[1]), self.anchor + other.anchor, slopes,
-            self.size + other.size,
+            _plus(self.range, other.range), self.anchor + other.anchor, slopes, self.size + other.size
         )  # fmt: skip
 
     def __mul__(self, other: "Enclosure") -> "Enclosure":
@@ -84,8 +80,8 @@ class Enclosure:
             return other
         slopes = {}
         for v in {**self.slopes, **other.slopes}:
-            mine, theirs = self.slopes.get(v, (0.0, 0.0)), other.slopes.get(v, (0.0, 0.0))
-            slopes[v] = (min(mine[0], theirs[0]), max(mine[1], theirs[1]))
+            ends = (*self.slopes.get(v, (0.0, 0.0)), *other.slopes.get(v, (0.0, 0.0)))
+            slopes[v] = (min(ends), max(ends))
         return Enclosure(
             (min(self.range[0], other.range[0]), min(self.range[1], other.range[1])), min(self.anchor, other.anchor),
             slopes, max(self.size, other.size),

@@ -77,37 +77,30 @@ class ActionProgram:
                 self.effect[space.spans[j].start + self.level[i], i] = 1.0
                 self.effect[space.spans[j].start + int(self.start_raw[j]), i] = -1.0
                 self.cost[i] = A.weights[j]
-        rows: list[Float[np.ndarray, n]] = []
-        lower: list[float] = []
-        upper: list[float] = []
-
-        def constrain(made: Float[np.ndarray, "n"], further: Float[np.ndarray, "n"], low: float, high: float) -> None:
-            rows.append(np.concatenate([made, further]))
-            lower.append(low)
-            upper.append(high)
-
-        eye = np.eye(n)
+        # Coefficients of moves that are made and of what is beyond their first step; least and largest sum.
+        stated: list[tuple[Float[np.ndarray, n], Float[np.ndarray, n], float, float]] = []
+        eye, none = np.eye(n), np.zeros(n)
         for i in np.flatnonzero(~free).tolist():  # no distance without a move
-            constrain(-self.limit[n + i] * eye[i], eye[i], -math.inf, 0.0)
+            stated.append((-self.limit[n + i] * eye[i], eye[i], -math.inf, 0.0))
         for j in np.unique(self.feature[~free]):  # one direction or level at a time
-            constrain((self.feature == j).astype(float), np.zeros(n), 0.0, 1.0)
+            stated.append(((self.feature == j).astype(float), none, 0.0, 1.0))
         if A.max_changes is not None:
             further = ~np.isin(self.feature, list(A.begun))
-            constrain(further.astype(float), np.zeros(n), 0.0, float(A.max_changes - len(A.begun)))
+            stated.append((further.astype(float), none, 0.0, float(A.max_changes - len(A.begun))))
         if A.clock.is_shared:
             once, per_unit = A.clock.months_once[self.feature], A.clock.months_per_unit[self.feature]
             left = A.clock.months - float(A.clock.changes(self.start_raw[None])[0])
-            constrain(once + per_unit * self.first, per_unit * self.per, -math.inf, left)
+            stated.append((once + per_unit * self.first, per_unit * self.per, -math.inf, left))
         for rule in A.rules:
             if isinstance(rule, LogicRule):
                 continue
             slope = np.array(rule.coefficients_raw)[self.feature] * self.sign
-            rest = rule.limit - float(np.dot(rule.coefficients_raw, self.start_raw))
             size = float(np.abs(slope * self.per).max(initial=0.0)) or 1.0
-            rest /= size
-            constrain(slope * self.first / size, slope * self.per / size, rest if rule.equality else -math.inf, rest)
-        self.rows = np.array(rows).reshape(len(rows), 2 * n)
-        self.lower, self.upper = np.array(lower), np.array(upper)
+            rest = (rule.limit - float(np.dot(rule.coefficients_raw, self.start_raw))) / size
+            least = rest if rule.equality else -math.inf
+            stated.append((slope * self.first / size, slope * self.per / size, least, rest))
+        self.rows = np.array([np.concatenate(one[:2]) for one in stated]).reshape(len(stated), 2 * n)
+        self.lower, self.upper = (np.array([one[k] for one in stated]) for k in (2, 3))
         self.logic = tuple(rule for rule in A.rules if isinstance(rule, LogicRule))
         """Rules that are no constraints of the program; `rule_branching.solve_program` branches until they hold."""
 

@@ -135,7 +135,8 @@ class NetworkBranching:
             order = np.argsort(-open_.bound if found is None else open_.cost, kind="stable")
             now, later = open_.at(order[: self._together]), open_.at(order[self._together :])
             rows_raw = np.concatenate([now.best_raw, np.clip(A.factual_raw, now.low_raw, now.high_raw)])
-            rows_raw = rows_raw[(self._scores(rows_raw) >= least) & A.contains(rows_raw)]
+            scores = ReluNetwork(self.layers, self.leak).logit(self.points(rows_raw)) - self.offset
+            rows_raw = rows_raw[(scores >= least) & A.contains(rows_raw)]
             if len(rows_raw):
                 costs = A.cost(rows_raw)
                 if costs.min() < paid:
@@ -152,9 +153,6 @@ class NetworkBranching:
         if found is None and undivided:
             raise SolverFailed("Some ranges of numbers cannot be divided further.")
         return found
-
-    def _scores(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
-        return ReluNetwork(self.layers, self.leak).logit(self.points(rows_raw)) - self.offset
 
     def points(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n v"]:
         """Encoded points of raw rows, only the columns that may change."""

@@ -18,6 +18,8 @@ from app.recourse.search.enclosures import Enclosure, Quotient, Quotients, Range
 
 ROUNDING = 1e-8
 """Excess of a difference, relative to its terms, that may be rounding."""
+PASSES = 3
+"""How often ranges are narrowed by conditions."""
 NARROW = 1e-12
 """Relative width of a range that is not divided."""
 
@@ -52,7 +54,7 @@ class Empty(Exception):
 
 
 class Parts:
-    """Divides parts of one action set, and derives linear cuts that hold in a part.
+    """Narrows and divides parts of one action set, and derives linear cuts that hold in a part.
 
     Parameters
     ----------
@@ -65,34 +67,42 @@ class Parts:
         self._column = {name: j for j, name in enumerate(action_set.space.names)}
 
     def tightened(self, part: Part) -> Part:
-        """The part with the levels that its conditions ask for, and of alternatives those that may be true in it.
+        """The part with the values that its conditions can allow, and of alternatives those that may be true in it.
 
         Raises
         ------
         Empty : the conditions exclude each other
         """
-        waiting, kept = list(part.conditions), list[Condition]()
-        part = replace(part, levels=dict(part.levels))
-        while waiting:
-            condition = waiting.pop(0)
-            if isinstance(condition, AllOf):
-                waiting = [*condition.parts, *waiting]
-            elif isinstance(condition, AnyOf):
-                possible = tuple(one for one in condition.parts if self._is_possible(part, one))
-                if len(possible) > 1:
-                    kept.append(AnyOf(possible))
-                elif not possible:
-                    raise Empty
+        for _ in range(PASSES):
+            before, waiting, kept = part, list(part.conditions), list[Condition]()
+            part = replace(
+                part, lower_raw=part.lower_raw.copy(), upper_raw=part.upper_raw.copy(), levels={**part.levels}
+            )
+            while waiting:
+                condition = waiting.pop(0)
+                if isinstance(condition, AllOf):
+                    waiting = [*condition.parts, *waiting]
+                elif isinstance(condition, AnyOf):
+                    possible = tuple(one for one in condition.parts if self._is_possible(part, one))
+                    if not possible:
+                        raise Empty
+                    if len(possible) == 1:
+                        waiting.append(possible[0])
+                    else:
+                        kept.append(AnyOf(possible))
+                elif isinstance(condition, LevelTest):
+                    part.levels[condition.column] &= condition.levels
+                    if not part.levels[condition.column]:
+                        raise Empty
                 else:
-                    waiting.append(possible[0])
-            elif isinstance(condition, LevelTest):
-                part.levels[condition.column] &= condition.levels
-                if not part.levels[condition.column]:
-                    raise Empty
-            else:
-                self.cuts(part, condition)
-                kept.append(condition)
-        return replace(part, conditions=tuple(kept))
+                    for cut in self.cuts(part, condition):
+                        self._narrow(part, cut)
+                    kept.append(condition)
+            part = replace(part, conditions=tuple(kept))
+            same = (part.lower_raw == before.lower_raw) & (part.upper_raw == before.upper_raw)
+            if same.all() and part.levels == before.levels:
+                break
+        return part
 
     def pieces(self, j: int, low: float, high: float, at: float, *, known: bool) -> list[Range]:
         """The range from `low` to `high` of number `j`, divided in two at or near the value `at`.
@@ -129,14 +139,8 @@ class Parts:
 
     def _is_possible(self, part: Part, condition: Condition) -> bool:
         """Whether a condition is not plainly false in a part."""
-        if isinstance(condition, AllOf):
-            return all(self._is_possible(part, one) for one in condition.parts)
-        if isinstance(condition, AnyOf):
-            return any(self._is_possible(part, one) for one in condition.parts)
-        if isinstance(condition, LevelTest):
-            return bool(part.levels[condition.column] & condition.levels)
         try:
-            self.cuts(part, condition)
+            self.tightened(replace(part, conditions=(condition,)))
         except Empty:
             return False
         return True
@@ -257,6 +261,22 @@ class Parts:
             numbers = [variable.numbers[level] for level in part.levels[variable.column]]
             return min(numbers), max(numbers)
         return float(part.lower_raw[variable.column]), float(part.upper_raw[variable.column])
+
+    def _narrow(self, part: Part, cut: Cut) -> None:
+        """Narrow the ranges of a part to what a cut leaves of them; raises `Empty` if that is nothing."""
+        ranges = {variable: self._range(part, variable) for variable in cut.slopes}
+        least = sum(min(slope * end for end in ranges[variable]) for variable, slope in cut.slopes.items())
+        room = cut.limit + cut.rounding - least
+        for variable, slope in cut.slopes.items():
+            (low, high), j = ranges[variable], variable.column
+            if variable.numbers or slope == 0.0:
+                continue
+            if slope > 0.0 and low + room / slope < high:
+                part.upper_raw[j] = min(part.upper_raw[j], self._inward(j, low + room / slope, 1.0))
+            elif slope < 0.0 and high + room / slope > low:
+                part.lower_raw[j] = max(part.lower_raw[j], self._inward(j, high + room / slope, -1.0))
+            if part.lower_raw[j] > part.upper_raw[j]:
+                raise Empty
 
     def _inward(self, j: int, end: float, way: float) -> float:
         """The last value that a number can have before the end of a range."""
