@@ -71,8 +71,8 @@ class Settings(BaseSettings):
     """Deadline of a request that does not set `deadline_ms`."""
     plan_budget_ms: Annotated[int, Field(ge=1, le=60_000)] = 500
     """Time for the joint bounds of a plan while the client waits; if they need longer, a job computes them."""
-    valid_days: Annotated[int, Field(ge=1, le=3650)] = 90
-    """Validity of an answer, which sets `expires_at`."""
+    valid_days: Annotated[int, Field(ge=1, le=3650)] = 100
+    """Validity of an answer, which sets `expires_at`: three months for changes, and days to decide anew."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least level that is logged; applicant data is never logged."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1_000_000

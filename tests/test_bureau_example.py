@@ -164,7 +164,7 @@ def test_refused_applicants_get_answers_that_a_person_can_take(
     refused = [record for record, chance in zip(fresh, chances, strict=True) if chance < train.THRESHOLD - 0.01]
     untidy = [record for record in refused if any(record[name] in states for name, states in STATES.items())]
     people = [*untidy[:12], *(record for record in refused if record not in untidy[:12])][:20]
-    months = 3 if horizon_months is None else horizon_months  # an answer is valid for 90 days
+    months = 3 if horizon_months is None else horizon_months  # an answer is valid for 100 days
     more = {} if horizon_months is None else {"horizon_months": horizon_months}
     found = 0
     for record in people:

@@ -23,7 +23,7 @@ from app.questions.question import Question
 from app.questions.use_cases import RECOURSE, answer
 from app.recourse.actions.action_set import ActionSet, action_set
 from app.recourse.actions.rules import Rule
-from app.recourse.actions.timing import DAYS_PER_MONTH
+from app.recourse.actions.timing import months_for_changes
 from app.recourse.features import Change, Feature, FeatureSpace
 from app.recourse.models.black_box import BlackBox
 from app.recourse.problem import Reference
@@ -167,8 +167,8 @@ def attempt(
         loaded = tasks.load(ref)
         without = [one.record for one in asked if not one.changes]
         lines = helping_lines(
-            loaded.black_box, reference, loaded.rules, without, settings.valid_days / DAYS_PER_MONTH
-        )  # fmt: skip
+            loaded.black_box, reference, loaded.rules, without, months_for_changes(settings.valid_days)
+        )
         findings = [*oddities(reference, asked, labels), *lines]
         futures = outlook(loaded)
     return Tryout(
@@ -203,7 +203,7 @@ def _ask(ref: ModelRef, settings: Settings, reference: Reference, record: int) -
     )  # fmt: skip
     question = Question(
         method=method.name, params=method.params(), factual_raw=reference.rows_raw[record],
-        valid_months=settings.valid_days / DAYS_PER_MONTH, reasons=ReasonsParams(),
+        valid_months=months_for_changes(settings.valid_days), reasons=ReasonsParams(),
     )  # fmt: skip
     began = time.perf_counter()
     found = answer(

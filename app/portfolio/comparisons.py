@@ -18,7 +18,7 @@ from app.portfolio.conditions import Condition
 from app.questions.answers import Json, encoded
 from app.questions.question import Question, job_payload
 from app.questions.validation import all_or_faults, checks
-from app.recourse.actions.timing import DAYS_PER_MONTH
+from app.recourse.actions.timing import months_for_changes
 from app.registry.ref import ModelRef, model_payload
 from app.registry.version import RegisteredModel
 from app.settings import Settings
@@ -90,8 +90,7 @@ class Comparisons:
 
 def asked_payload(settings: Settings, ref: ModelRef, question: Question) -> Json:
     """The payload of a job that asks a version about many people and stores no answers; all rows share it."""
-    months = settings.valid_days / DAYS_PER_MONTH
-    payload = job_payload(ref, replace(question, valid_months=months), {}, asking_id())
+    payload = job_payload(ref, replace(question, valid_months=months_for_changes(settings.valid_days)), {}, asking_id())
     del payload["frame"]
     times = {"deadline_s": ANSWER_S, "plan_s": settings.plan_budget_ms / 1000.0}
     return {**payload, **times, "store": False}

@@ -32,7 +32,7 @@ from app.questions.question import Case, Question, Rows, Terms, job_payload, req
 from app.questions.use_cases import BOUNDS_S, RECOURSE, USE_CASES, VALIDITY
 from app.questions.validation import Check, all_or_faults, checks
 from app.questions.validity import ValidityQuestion
-from app.recourse.actions.timing import DAYS_PER_MONTH
+from app.recourse.actions.timing import months_for_changes
 from app.registry.version import RegisteredModel
 from app.settings import Settings
 from app.store.timestamps import expiry, timestamp
@@ -249,8 +249,8 @@ class Questions:
 
     @property
     def _valid_months(self) -> float:
-        """How long an answer is valid, in months, and so how long its changes may take."""
-        return self._settings.valid_days / DAYS_PER_MONTH
+        """Months that changes may take while an answer is valid."""
+        return months_for_changes(self._settings.valid_days)
 
     @property
     def _plan_s(self) -> float:

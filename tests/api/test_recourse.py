@@ -226,7 +226,7 @@ def test_ids_sort_by_time_and_answers_expire(client: httpx.Client) -> None:
     assert expires == datetime(expires.year, expires.month, expires.day, tzinfo=UTC), (
         "every day of its validity is a whole one"
     )
-    assert timedelta(days=90) <= expires - created < timedelta(days=91)
+    assert timedelta(days=100) <= expires - created < timedelta(days=101)
     assert abs((created - datetime.now(created.tzinfo)).total_seconds()) < 60
 
 

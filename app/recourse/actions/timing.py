@@ -18,7 +18,9 @@ from app.recourse.features import Feature, FeatureType
 from app.recourse.input_part import InputPart
 
 DAYS_PER_MONTH = 30.0
-"""So that what takes three months fits into an answer that is valid for 90 days."""
+"""Of months that changes take."""
+LONGEST_MONTH_DAYS = 31
+"""Of months of the calendar, in which features move with time."""
 SLACK = 1e-9
 """Relative: what counts as rounding of months and of values."""
 WAITS = 6
@@ -33,6 +35,11 @@ class Timing(InputPart):
     """Months that the applicant has; else as long as the answer is valid."""
     sequential: bool = False
     """Whether changes follow one another: their times add up."""
+
+
+def months_for_changes(days: int) -> float:
+    """Months that changes may take so that they end within `days`, by the calendar as well: whole ones from one on."""
+    return float(days // LONGEST_MONTH_DAYS) or days / LONGEST_MONTH_DAYS
 
 
 def distance_within(feature: Feature, months: float) -> float:

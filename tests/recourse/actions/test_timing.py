@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from app.recourse.actions.advice_ranges import tick_slack
-from app.recourse.actions.timing import SLACK, Clock
+from app.recourse.actions.timing import SLACK, Clock, months_for_changes
 from app.recourse.features import Feature, FeatureType
 from app.recourse.features.feature_options import MovesWithTime, Takes
 
@@ -13,6 +13,17 @@ FEATURES = [
     Feature(name="debt", type=FeatureType.CONTINUOUS, min=0, max=100, takes=Takes(months=1, months_per_unit=0.5)),
 ]
 FACT = np.array([30.0, 40.0])
+
+
+@pytest.mark.parametrize("days", [7, 30, 31, 61, 62, 90, 93, 100, 186, 365, 730])
+def test_months_for_changes_end_in_time_whenever_they_begin(days: int) -> None:
+    months = months_for_changes(days)
+    assert 30 * months <= days
+    begun = np.arange("2027-01", "2031-01", dtype="datetime64[M]")
+    if months >= 1.0:
+        ended = begun + int(months)
+        assert ((ended.astype("datetime64[D]") - begun.astype("datetime64[D]")).astype(int) <= days).all()
+        assert months == int(months) >= days / 31 - 1
 
 
 @pytest.mark.parametrize("features", [FEATURES, FEATURES[1:]], ids=["time moves the age", "time moves nothing"])
