@@ -324,25 +324,19 @@ def _accepted(found: Json) -> AcceptedValues:
 
 
 def _steps(one: Json) -> list[str]:
-    """Names of the features that the applicant changes on this way, in order.
-
-    A value to state comes first, unless the steps before it are enough.
-    """
+    """Names of the features that the applicant changes on this way, in order; a value to state comes first."""
     own = [change for change in changes_in_order(one) if not change.get("by_time")]
-    if _enough(one) is None:
-        own.sort(key=lambda change: change["from"] is not None)
-    return [change["feature"] for change in own]
+    return [change["feature"] for change in sorted(own, key=lambda change: change["from"] is not None)]
 
 
 def _enough(one: Json) -> int | None:
-    """After how many steps today's model says yes.
+    """After how many steps today's model says yes; None where it takes all of them, or was not asked.
 
-    None where it takes all of them, was not asked, or was asked about one of several values to state.
+    None also where a value is to be stated. That is no margin: the model may refuse what is stated.
     """
-    steps, stated = one.get("steps") or [], {change["feature"] for change in one["changes"] if change["from"] is None}
+    steps = one.get("steps") or []
     first = next((k for k, step in enumerate(steps, start=1) if step["favourable"]), len(steps))
-    alone = stated.isdisjoint(step["feature"] for step in steps[:first])
-    return first if first < len(steps) and alone else None
+    return first if first < len(steps) and all(change["from"] is not None for change in one["changes"]) else None
 
 
 def _way(
