@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
@@ -55,20 +56,23 @@ def values_of(problem: RecourseProblem, j: int, sign: int) -> tuple[Float[np.nda
         values = np.array(sorted({*levels, int(fact)}), dtype=float)
     else:
         step, anchor = feature.lattice_raw
-        ends = [(low, high) for low, high in ((found.lower, found.below), (found.above, found.upper)) if low < high]
-        ends += [(one, one) for one in {found.lower, found.upper} if one != fact]
-        while sum(high - low for low, high in ends) / step > MOST_VALUES:
+        sides = (found.lower, found.below), (found.above, found.upper)
+        while sum(high - low for low, high in sides) / step > MOST_VALUES:
             step, whole = 10.0 * step, False
-        values = np.unique(np.concatenate([[fact], *(_lattice(low, high, step, anchor) for low, high in ends)]))
-    order = np.argsort(-sign * values if sign else np.abs(values - fact), kind="stable")
-    return values[order], whole
+        below, above = (_lattice(*side, step, anchor) if side[0] < side[1] else np.empty(0) for side in sides)
+        values = np.concatenate([[found.lower], below, [fact], above, [found.upper]])
+        values = values[np.append(values[1:] > values[:-1], True)]
+        if not (values[1:] > values[:-1]).all():
+            values = np.unique(values)
+    if sign:
+        return values[::-sign], whole
+    return values[np.abs(values - fact).argsort(kind="stable")], whole
 
 
 def _open(problem: RecourseProblem, j: int, sign: int) -> tuple[Feature, Sequence[Limit], bool]:
     """A term as the lender may set it, its limits, and whether these are its own alone."""
     actions, feature = problem.action_set, problem.action_set.space.features[j]
-    fact = float(actions.factual_raw[j])
-    free = replace(feature, change=Change.ANY, max_change=None, least_change=None)
+    fact, free = float(actions.factual_raw[j]), _free(actions.space, j)
     limits = limits_of(free, fact, Asked(constraints=actions.constraints, exclude=actions.wishes.exclude))
     if not limits:
         return free, limits, True  # a state, such as missing, is no number that could be another
@@ -87,6 +91,12 @@ def _open(problem: RecourseProblem, j: int, sign: int) -> tuple[Feature, Sequenc
         width = max(high - low, 1e-9)
         free, whole = replace(free, decimals=min(9, max(0, PLACES - math.floor(math.log10(width))))), False
     return free, limits, whole
+
+
+@lru_cache(maxsize=4096)
+def _free(space: FeatureSpace, j: int) -> Feature:
+    """A term as the lender may set it."""
+    return replace(space.features[j], change=Change.ANY, max_change=None, least_change=None)
 
 
 def _lattice(low: float, high: float, step: float, anchor: float) -> Float[np.ndarray, "k"]:
