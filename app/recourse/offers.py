@@ -35,7 +35,7 @@ from app.recourse.verification.aim import surely_accepted
 MOST_ROWS = 5_000
 """Combinations of terms in one call of the model."""
 
-FEW_ROWS, LEADING = 500, 12
+FEW_ROWS, LEADING = 100, 8
 """Where the best offer alone is asked for: combinations in the first call, but at least so many values of the leading
 term with each of the others."""
 

@@ -36,7 +36,7 @@ from app.recourse.method import Method, MethodContext, MethodParams, Yields
 from app.recourse.models.linear import LinearModel
 from app.recourse.models.meter import Meter
 from app.recourse.models.tree_boxes import Boxes
-from app.recourse.numerics.linalg import unique_rows
+from app.recourse.numerics.linalg import unique_rows, unique_rows_and_places
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.invalidation import (
     NOISE_LAWS,
@@ -164,9 +164,9 @@ class _Probe(MeasuredInvalidation):
         )
 
     def _by_gradient(self) -> Candidates:
-        rows_raw = self._polished(self._linearised(self._beginnings()))
-        estimate = None if self.black_box.piecewise_linear else self.screened
-        return self._from_pool(rows_raw, self.first_order, proven=None, estimate=estimate, unit=0.2)
+        rows_raw, rates = self._polished(*self._linearised(self._beginnings()))
+        estimate = self.first_order if self.black_box.piecewise_linear else self.screened
+        return self._from_pool(rows_raw, rates, proven=None, estimate=estimate, unit=0.2)
 
     def _by_boxes(self) -> Candidates:
         boxes = self.black_box.boxes
@@ -175,22 +175,22 @@ class _Probe(MeasuredInvalidation):
             boxes = self._distilled()
         pool = list(self._in_boxes(boxes))
         rows_raw = np.concatenate(pool) if pool else np.empty((0, self.space.p))
-        exact_rates = self._rates_in(boxes)
+        exact = self._rates_in(boxes)
         return self._from_pool(
-            rows_raw, exact_rates, proven=exact_rates if own else None, estimate=None if own else self.screened
+            rows_raw, exact(rows_raw), proven=exact if own else None, estimate=exact if own else self.screened
         )
 
     def _from_pool(
         self,
         pool: Float[np.ndarray, "n p"],
-        rates: Rates,
+        rates: Float[np.ndarray, "n"],
         *,
         proven: Rates | None,
-        estimate: Rates | None = None,
+        estimate: Rates,
         unit: float = 0.1,
     ) -> Candidates:
         """Proposals out of a pool: for each extra margin, in deviations, the cheapest that exceeds the target by it."""
-        depth = self.depth(rates(pool))
+        depth = self.depth(rates)
         order = self.actions.cost(pool).argsort(kind="stable")
 
         def propose(extra_margins: Float[np.ndarray, "k"]) -> Float[np.ndarray, "m p"]:
@@ -204,7 +204,7 @@ class _Probe(MeasuredInvalidation):
         # A pool holds the records that searches found, not every legal record.
         return self._candidates(
             propose,
-            estimate=estimate or rates,
+            estimate=estimate,
             proven=proven,
             extra_margin_unit=unit,
             is_optimal=False,
@@ -247,27 +247,34 @@ class _Probe(MeasuredInvalidation):
         rows_raw = np.concatenate([search.rows(margins, exact_up_to=-math.inf), cheapest, neighbours])
         return np.concatenate([self.actions.factual_raw[None], unique_rows(rows_raw)])
 
-    def _linearised(self, beginnings: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
+    def _linearised(
+        self, beginnings: Float[np.ndarray, "n p"]
+    ) -> tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m"]]:
         """Legal records found by exact searches on the model's linearisation, again at the best of each search.
 
-        Includes the starts themselves, which are deep where no other record is.
+        Includes the starts themselves, which are deep where no other record is. Returned with their estimated rates.
         """
-        pool, known, at = [beginnings], list[Float[np.ndarray, "m"]](), beginnings
+        known, at = list[Float[np.ndarray, "m"]](), beginnings
         scores, slopes = self._asked(at)
+        pool, judged = [at], [invalidation_rate_linear(scores, slopes, self.std, self.law)]
         for _ in range(LINEARISATIONS):
             found = [rows_raw for rows_raw in self._searches_at(at, scores, slopes, known) if len(rows_raw)]
             if not found:
                 break
-            pool += found
             at = np.concatenate(found)
             scores, slopes = self._asked(at)
             rates = invalidation_rate_linear(scores, slopes, self.std, self.law)
+            pool.append(at)
+            judged.append(rates)
             best = sorted(self._best_of_each(found, rates), key=lambda k: self._worth(at[k], float(rates[k])))[
                 :BEGINNINGS
             ]
             at, scores, slopes = at[best], scores[best], slopes[best]
-        rows_raw = unique_rows(np.concatenate(pool))
-        return rows_raw[self.actions.contains(rows_raw) & (rows_raw != self.actions.factual_raw).any(axis=1)]
+        rows_raw, places = unique_rows_and_places(np.concatenate(pool))
+        rates = np.empty(len(rows_raw))
+        rates[places] = np.concatenate(judged)
+        legal = self.actions.contains(rows_raw) & (rows_raw != self.actions.factual_raw).any(axis=1)
+        return rows_raw[legal], rates[legal]
 
     def _asked(self, rows_raw: Float[np.ndarray, "n p"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n d"]]:
         X = self.space.encode(rows_raw)
@@ -322,12 +329,14 @@ class _Probe(MeasuredInvalidation):
         met = np.flatnonzero(rates <= target)
         return int(met[self.actions.cost(rows_raw[met]).argmin()] if met.size else rates.argmin())
 
-    def _polished(self, pool: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "m p"]:
-        """The pool with the records one move away from its best, again while these have a better one.
+    def _polished(
+        self, pool: Float[np.ndarray, "n p"], rates: Float[np.ndarray, "n"]
+    ) -> tuple[Float[np.ndarray, "m p"], Float[np.ndarray, "m"]]:
+        """The pool with the records one move away from its best, again while these have a better one; and their rates.
 
         Likewise from the best that are well beyond the target, which are left where measured rates are higher.
         """
-        moves, rates = SingleMoves(self.actions), self.first_order(pool)
+        moves = SingleMoves(self.actions)
         targets, tried = (self.target, self.target * DEEP), set[bytes]()
         for _ in range(POLISHED if len(pool) else 0):
             best = {row.tobytes(): row for row in (pool[self._best(pool, rates, target)] for target in targets)}
@@ -337,7 +346,7 @@ class _Probe(MeasuredInvalidation):
             tried |= set(best)
             pool = np.concatenate([pool, *near])
             rates = np.concatenate([rates, self.first_order(np.concatenate(near))])
-        return pool
+        return pool, rates
 
     # --- in boxes ----------------------------------------------------------------------------------------------------
 
