@@ -57,9 +57,9 @@ BEGINNINGS = 4
 """Records at which each further round linearises."""
 NEAREST = 3
 """Accepted records near the applicant's from which the search on linearisations begins too."""
-POLISHED, DEEP = 3, 0.5
+POLISHED, DEEP = 2, 0.5
 """Times that single moves from the best record are tried; the share of the target that is well beyond it."""
-LINEARISATIONS = 4
+LINEARISATIONS = 2
 """Of the model, one after another, from each beginning."""
 DEEPER = np.array([0.0, 0.25, 0.5, 1.0, 2.0, 4.0])
 """By how many deviations proposals go beyond the target."""
@@ -165,8 +165,14 @@ class _Probe(MeasuredInvalidation):
 
     def _by_gradient(self) -> Candidates:
         rows_raw, rates = self._polished(*self._linearised(self._beginnings()))
-        estimate = self.first_order if self.black_box.piecewise_linear else self.screened
-        return self._from_pool(rows_raw, rates, proven=None, estimate=estimate, unit=0.2)
+        known = dict(zip((row.tobytes() for row in rows_raw), rates.tolist(), strict=True))
+
+        def estimate(rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
+            found = [known.get(row.tobytes()) for row in rows_raw]
+            return self.first_order(rows_raw) if None in found else np.array(found, dtype=float)
+
+        judged = estimate if self.black_box.piecewise_linear else self.screened
+        return self._from_pool(rows_raw, rates, proven=None, estimate=judged, unit=0.2)
 
     def _by_boxes(self) -> Candidates:
         boxes = self.black_box.boxes

@@ -308,7 +308,7 @@ def test_records_with_the_same_linearisation_are_searched_from_once(monkeypatch:
 
     monkeypatch.setattr("app.recourse.methods.probe.Search", Recorded)
     beginnings = np.array([[1.0, 1.0, 1.0], [3.0, 0.5, 0.0], [-2.0, 4.0, 0.0]])
-    rows_raw = probe._linearised(beginnings)
+    rows_raw, _ = probe._linearised(beginnings)
     assert len(searched) == 1
     found = {tuple(row) for row in rows_raw.tolist()}
     assert {tuple(row) for row in beginnings.tolist()} < found
