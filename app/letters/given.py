@@ -6,7 +6,7 @@ from typing import Any
 
 from app.errors import NoticeIncomplete
 from app.keys.keys import may_read_scores
-from app.letters.letter import Facts, notice_of
+from app.letters.letter import ALL_REASONS, Facts, notice_of
 from app.letters.notice import Lender, Notice
 from app.letters.regime import Templates
 from app.letters.template import LENDER, Template
@@ -21,9 +21,6 @@ from app.recourse.reasons import ReasonsParams
 from app.registry.manifest import Manifest
 from app.registry.version import RegisteredModel
 from app.settings import Settings
-
-ALL_REASONS = ("us",)
-"""Regimes whose letters leave out no principal reason: comment 9(b)(2)-4 of Regulation B."""
 
 UNNAMED = "every principal reason (features that no letter names made up {} of them)"
 

@@ -39,7 +39,7 @@ class Language(InputPart):
     """A term that stays as it was applied for."""
     depends: str = (
         "The yes holds for every value that a step allows, and otherwise for the values named only. How the model "
-        "then rates your application, and whether a new version accepts it, depends on that value."
+        "then rates your application depends on that value; that a new version accepts it is not promised for any."
     )
     """Of a way on which the applicant states a value."""
     at_once: str = "more than {n} changes at once"
@@ -48,6 +48,8 @@ class Language(InputPart):
     """The same where it allows one."""
     partly: str = "{name} in part"
     """A feature of which it ruled some values out."""
+    own_age: str = "your age on that day"
+    """Of a day for which birthdays are counted."""
     below: str = "< {to}"
     """A share that is smaller than the smallest that can be written, ``{to}``."""
     above: str = "> {to}"

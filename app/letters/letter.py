@@ -28,6 +28,9 @@ MOST_STEPS = 5
 UNNAMED = 0.1
 """Share of what counted from which on a letter says that it leaves something out."""
 
+ALL_REASONS = ("us",)
+"""Regimes whose letters leave out no principal reason: comment 9(b)(2)-4 of Regulation B."""
+
 TIGHT = 0.8
 """Share of a letter's validity; a way that takes more has to be begun at once."""
 
@@ -97,6 +100,9 @@ def notice_of(
         _way(facts, one, number, features, language, (valid_months, valid_until), timed, digits, said[len(alike) :])
         for number, (one, said) in enumerate(zip(found, promises, strict=True), start=1)
     )
+    birthdays_counted = bool(ways) and all(
+        way.late and any(map(dates.by_years, _aged(facts, one))) for way, one in zip(ways, found, strict=True)
+    )
     reasons = facts.reasons or {"reasons": (), "against": None}
     left_out = len(found) < len(answer["counterfactuals"])
     known, unknown = _by_knowledge(facts)
@@ -122,7 +128,7 @@ def notice_of(
         timed=timed,
         last=None if last is None else language.date_text(last),
         today=tuple(_lines([one.name for one in moving if not one.protected], facts.applicant, features, language)),
-        years=any(map(dates.by_years, facts.features)),
+        years=any(map(dates.by_years, facts.features)) and (bool(offer) or not birthdays_counted),
         unseen=any(UNSEEN_WARNING in warning for warning in answer.get("warnings", ())),
         precluded=(answer.get("precluded") or {}).get("status") == "proven",
         accepts_some=bool((answer.get("nearest") or {}).get("favourable")),
@@ -138,7 +144,7 @@ def notice_of(
         least_points=None if fewer or points is None else accepts,
         most_points=accepts if fewer and points is not None else None,
         least_rating=None if facts.threshold is None else language.rating_text(facts.threshold, digits),
-        reasons=_reasons(reasons["reasons"], {one.name: one for one in facts.features}, language),
+        reasons=_reasons(facts.features, reasons["reasons"], language, whole=regime in ALL_REASONS),
         compared_with=None if not reasons["reasons"] else _compared(reasons["against"], language),
         unnamed=_unnamed(reasons, language),
         reported=tuple(_lines(known, facts.applicant, features, language)),
@@ -256,9 +262,17 @@ def _in(feature: Feature, language: Language) -> Feature:
     return feature if language.tag == "en" and "en" not in feature.words else feature.in_language(language.tag)
 
 
-def _reasons(reasons: Sequence[Json], features: Mapping[str, Feature], language: Language) -> tuple[NoticeReason, ...]:
-    """Each once: several features that a credit bureau does not know are one reason to a reader."""
-    found = [_reason(one, features[one["feature"]], language) for one in reasons]
+def _reasons(
+    schema: Sequence[Feature], reasons: Sequence[Json], language: Language, *, whole: bool
+) -> tuple[NoticeReason, ...]:
+    """Each once: several features that a credit bureau does not know are one reason to a reader.
+
+    Unless the letter is `whole`, it leaves out small ones of which most others have the same, where others stand.
+    """
+    features = {one.name: one for one in schema}
+    told = [(one, _reason(one, features[one["feature"]], language)) for one in reasons]
+    clear = [said for one, said in told if whole or not (said.mixed and said.usual) or one.get("share", 1.0) >= UNNAMED]
+    found = clear or [said for _, said in told]
     return tuple({one.text: one for one in reversed(found)}[text] for text in dict.fromkeys(one.text for one in found))
 
 
@@ -357,6 +371,8 @@ def _way(
     time, until = dates.span(facts.answer, months, valid_months, language, dated=dated)
     day, late = language.date_text(until), until > valid_until if dated else months > valid_months
     last = None if late or not dated else dates.unchanged_until(facts.answer, months, facts.features, valid_until)
+    # Whose feature is protected is not named; in time, no birthday is counted.
+    own_age = [language.own_age] if late and any(dates.by_years(other) and other.protected for other in aged) else []
     enough = _enough(one)
     times = [c.get("takes_months", 0.0) for c in one["changes"] if c["feature"] in steps[:enough]]
     first = (sum if (facts.question.get("timing") or {}).get("sequential") else max)(times or [0.0])
@@ -375,10 +391,10 @@ def _way(
         tight=TIGHT * valid_months < months and not late,
         day=day if dated else None,
         last=language.date_text(max(until, last or until)) if dated and not late else None,
-        counted=tuple(_lines(moving, one["applicant"], features, language)) if dated else (),
+        counted=(*own_age, *_lines(moving, one["applicant"], features, language)) if dated else (),
         unstated=tuple(
             title_text(features[name]) for name, raw in facts.applicant.items() if raw is None and name not in steps
-            and any(name in _steps(other) for other in facts.answer["counterfactuals"])
+            and (features[name].provide or any(name in _steps(other) for other in facts.answer["counterfactuals"]))
         ),
         birthday=not steps and bool(aged) and all(map(dates.by_years, aged)),
         enough=enough,

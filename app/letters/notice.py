@@ -66,7 +66,7 @@ class NoticeWay(AnswerPart):
     counted: tuple[str, ...]
     """What it assumes of that day."""
     unstated: tuple[str, ...]
-    """What other ways ask to state."""
+    """What may be stated."""
     birthday: bool
     """Whether only a count of years makes the yes."""
     enough: int | None
@@ -122,7 +122,7 @@ class Notice(AnswerPart):
     today: tuple[str, ...]
     """What it changes, as it is now."""
     years: bool
-    """Whether it counts years."""
+    """Whether a birthday may change the answer."""
     unseen: bool
     """Whether values are unlike those of the records."""
     precluded: bool

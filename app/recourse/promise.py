@@ -29,8 +29,10 @@ class PromisePhrases(InputPart):
     """For future models that vary as models of today's records do."""
     few: str = "Even if applicants stay as they are, count on no more than {n} in 100 {models} to accept this."
     """Where fewer than half can be promised, and more than half may accept."""
+    doubtful: str = few
+    """The same where fewer than `LIKELY` are expected to accept."""
     minority: str = "Even if applicants stay as they are, do not count on {models} to accept this."
-    """The same where fewer than half may accept."""
+    """The same where fewer than half are expected to accept."""
     lowered: str = stay
     """In place of `stay` where less is promised than the share that was counted."""
     at_most: str = "Even if applicants stay as they are, most {models} refuse this: at most {n} in 100 accept it."
@@ -100,6 +102,9 @@ ENGLISH = PromisePhrases()
 
 SENT = 1e-5
 """By which a share that is sent is rounded, at most."""
+
+LIKELY = 0.8
+"""Expected share of future models from which on a yes of the next one is no matter of doubt."""
 
 HALF = 50
 """Of 100 models: fewer than that are no promise."""
@@ -175,7 +180,8 @@ def _first(future: Mapping[str, Any], phrases: PromisePhrases) -> str:
     if least < HALF and future["probability"] < HALF / 100:
         return _filled(phrases.minority, words)
     if least < HALF:
-        return _filled(phrases.few if least else phrases.unknown, words)
+        few = phrases.few if future["probability"] >= LIKELY else phrases.doubtful
+        return _filled(few if least else phrases.unknown, words)
     if abs(yes / tried - future["probability"]) > SENT:
         return _filled(phrases.lowered, words)
     return _filled(phrases.same if future.get("records") == "same" else phrases.stay, words)

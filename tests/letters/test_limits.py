@@ -1,0 +1,157 @@
+"""What a letter says of the limits of what it says, in every language and regime that ships."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.letters.test_letter import FEATURES, JOB, LATE, REASONS, notice, reason, shipped, way, written
+
+LIMITS = {
+    "en": {
+        **dict.fromkeys(("stay", "lowered"), "If future applicants are like today's, at least"),
+        **dict.fromkeys(("few", "doubtful", "minority", "at_most", "unknown"), "Even if future applicants are like"),
+        "same": "from the same records",
+        "measured": "count on no more, even if",
+        "holds": "most of the few versions trained for such changes still accept your application; other changes may",
+        "holds_partly": "may refuse",
+        "holds_not": "do not count on",
+    },
+    "de": {
+        **dict.fromkeys(("stay", "lowered"), "Wenn künftige Antragsteller so sind wie die heutigen, nehmen mindestens"),
+        **dict.fromkeys(("few", "doubtful", "minority", "at_most", "unknown"), "Selbst wenn künftige Antragsteller so"),
+        "same": "aus denselben Daten",
+        "measured": "mit mehr ist nicht zu rechnen, auch wenn",
+        "holds": "meisten der wenigen dafür trainierten Fassungen Ihren Antrag noch an; bei anderen Änderungen viell",
+        "holds_partly": "vielleicht doch ab",
+        "holds_not": "rechnen Sie nicht mit",
+    },
+}
+"""By language and sentence, how it limits what it promises."""
+
+
+def letter_of(language: str, regime: str = "general", **changes: Any) -> str:
+    return " ".join(written(language, regime, **changes).split())
+
+
+@pytest.mark.parametrize("regime", sorted({regime for _, regime in LATE}))
+def test_each_promise_has_its_limit_in_every_language(regime: str) -> None:
+    for tag, language in shipped(regime).languages.items():
+        for name, limit in LIMITS[tag].items():
+            assert limit in getattr(language.promise, name), f"{name} in {tag}"
+
+
+def enough_of(months: float, **values: Any) -> dict[str, Any]:
+    """A way whose first step is enough."""
+    first, second = values
+    steps = [{"feature": first, "favourable": True}, {"feature": second, "favourable": True}]
+    return way(months=months, **values) | {"steps": steps}
+
+
+@pytest.mark.parametrize(("language", "regime"), LATE)
+def test_who_has_done_what_is_enough_by_the_last_day_reads_what_happens(language: str, regime: str) -> None:
+    letter = letter_of(language, regime, counterfactuals=[enough_of(6.0, guarantor=True, amount=15700)])
+    for said in {
+        "en": ("so we do not promise this yes: if the steps that are enough (which may take longer, too) are done by",
+               "then, tell us, with proof, and we decide anew; otherwise apply again once all is done, with proof."),
+        "de": ("(auch sie können länger dauern), melden Sie sich mit Nachweis, und wir entscheiden neu. Sonst stellen",
+               "ein Ja sagen wir deshalb nicht zu: Sind bis dahin"),
+    }[language]:  # fmt: skip
+        assert said in letter
+
+
+@pytest.mark.parametrize(("language", "regime"), LATE)
+def test_rights_about_a_decision_wait_for_it(language: str, regime: str) -> None:
+    yes = {"factual": {"probability": 0.9, "score": 1.0, "favourable": True}, "counterfactuals": []}
+    once = {"en": "holds once we have decided", "de": "gilt, sobald wir entschieden haben"}[language]
+    of_it = {
+        "en": ("contest the decision", "look at the decision"),
+        "de": ("Entscheidung schriftlich", "die Entscheid"),
+    }
+    letter = letter_of(language, regime, reasons=None, **yes)
+    assert (once in letter) is any(said in letter for said in of_it[language])
+    assert once not in letter_of(language, regime)
+
+
+@pytest.mark.parametrize(
+    ("language", "may_refuse", "milder"),
+    [("en", "may well refuse your application then.", "cannot promise that a new"),
+     ("de", "ist gut möglich, dass eine neue Fassung unseres Modells Ihren Antrag dann ablehnt.", "nicht zusagen")],
+)  # fmt: skip
+def test_an_expected_share_below_four_fifths_is_no_routine(language: str, may_refuse: str, milder: str) -> None:
+    for share in (0.5, 0.79, 0.8, 0.93):
+        one = way(amount=15700, share=share)
+        one["validity"]["future"]["interval"] = [0.2, 0.97]
+        letter = letter_of(language, counterfactuals=[one])
+        assert (may_refuse in letter, milder in letter) == (share < 0.8, share >= 0.8)
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "is not promised for any"), ("de", "annimmt, sagen wir für keinen zu")]
+)
+def test_no_new_version_is_promised_for_a_value_to_state(language: str, said: str) -> None:
+    assert said in letter_of(language, counterfactuals=[way(share=1.0, housing="owned")])
+
+
+@pytest.mark.parametrize(
+    ("language", "own", "birthday"),
+    [("en", "assumed of that day: your age on that day", "birthday"),
+     ("de", "angenommen für diesen Tag: Ihr Alter an diesem Tag", "Geburtstag")],
+)  # fmt: skip
+def test_birthdays_that_are_counted_are_no_reservation(language: str, own: str, birthday: str) -> None:
+    for months, counted in ((24.0, True), (6.0, False)):
+        late = way(months=months, amount=15700, age=32 if counted else 30)
+        letter = letter_of(language, counterfactuals=[late])
+        assert (own in letter, birthday in letter) == (counted, not counted)
+        both = letter_of(language, counterfactuals=[late, way(2, guarantor=True)])
+        assert (own in both, birthday in both) == (counted, True)
+
+
+@pytest.mark.parametrize(
+    ("language", "apart"), [("en", ", apart from the time"), ("de", ", abgesehen davon, dass bis")]
+)
+def test_more_time_is_no_other_change(language: str, apart: str) -> None:
+    relax = {"constraint": "horizon_months", "feature": None, "sufficient": True}
+    assert apart in letter_of(language, counterfactuals=[], relax=relax)
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "loan applied for"), ("de", "einen Kredit (auch diesen)")])
+def test_money_that_is_spent_matters_where_a_loan_is_applied_for(
+    language: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for terms in (True, False):
+        monkeypatch.setitem(notice.__globals__, "FEATURES", (replace(FEATURES[0], terms=terms), *FEATURES[1:]))
+        assert (said in letter_of(language, counterfactuals=[way(guarantor=True)])) is terms
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "days named for your way"), ("de", "der für Ihren Weg genannten Tage")]
+)
+def test_who_may_choose_reads_that_the_days_are_those_of_the_way(
+    language: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(notice.__globals__, "FEATURES", (FEATURES[0], JOB, *FEATURES[2:]))
+    ways = [way(1, months=1.0, amount=15700), way(2, months=2.0, guarantor=True)]
+    assert said in letter_of(language, reasons=None, counterfactuals=ways)
+    assert said not in letter_of(language, reasons=None, counterfactuals=ways[:1])
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "not stated (Housing)"), ("de", "angegeben haben (Wohnen)")])
+def test_a_way_without_a_value_that_may_be_stated_says_so(
+    language: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worse = {"en": "the result may be better or worse", "de": "Das Ergebnis kann besser oder schlechter sein"}[language]
+    for provide in (True, False):
+        features = (*FEATURES[:3], replace(FEATURES[3], provide=provide), FEATURES[4])
+        monkeypatch.setitem(notice.__globals__, "FEATURES", features)
+        letter = letter_of(language, counterfactuals=[way(guarantor=True)])
+        assert (said in letter, worse in letter) == (provide, provide)
+
+
+@pytest.mark.parametrize(("language", "regime"), LATE)
+def test_a_small_reason_that_others_have_too_stands_alone_or_where_the_law_wants_it(language: str, regime: str) -> None:
+    small, large = reason("guarantor", False) | {"share": 0.09}, reason("guarantor", False) | {"share": 0.1}
+    for reasons, said in (([reason("amount", 7680.0), small], regime == "us"), ([small], True),
+                          ([reason("amount", 7680.0), large], True)):  # fmt: skip
+        told = notice(shipped(regime), language, reasons={**REASONS, "reasons": reasons})
+        assert any("Guarantor" in one.text or "Bürgschaft" in one.text for one in told.reasons) is said
