@@ -13,9 +13,10 @@ import httpx
 import numpy as np
 import pytest
 import yaml
+from pydantic import TypeAdapter
 
 from app.recourse.actions.action_set import action_set
-from app.recourse.features import FeatureType
+from app.recourse.features import Feature, FeatureType
 from app.recourse.models.black_box import BlackBox
 from app.recourse.models.score import favourable, sigmoid
 from app.recourse.problem import RecourseProblem
@@ -251,6 +252,24 @@ def test_english_words_are_those_of_every_country_with_letters_in_english() -> N
         assert not re.search(r"[Cc](hecking|urrent) account|[Ii]nstall?ment ", words)
 
 
+def test_advice_about_the_loan_itself_is_a_wish_and_the_loan_pays_no_debt() -> None:
+    """Readers filed a second application, thought of repaying a loan before they had it, or of paying cards with it."""
+    terms, debts = [german.SENTENCES[name] for name in german.TERMS], []
+    for file in (ROOT / "examples/bureau_loan/features.yaml", DEMO / "model.yaml"):
+        features = yaml.safe_load(file.read_text(encoding="utf-8"))["features"]
+        for one in TypeAdapter(tuple[Feature, ...]).validate_python(features):
+            said = (one.sentence, one.words["de"].sentence) if "de" in one.words else None
+            terms += [said] if one.terms else []
+            debts += [said] if one.sentence.decrease and re.search("debts|limits in use", one.label or "") else []
+    assert (len(terms), len(debts)) == (6, 4)
+    for english, german_words in terms:
+        assert (english.decrease or english.any).startswith("When you write to us, ask ")
+        assert (german_words.decrease or german_words.any).startswith("Wenn Sie uns schreiben, um ")
+    for english, german_words in debts:
+        assert "not with this loan" in english.decrease
+        assert "nicht mit diesem Kredit" in german_words.decrease
+
+
 def test_german_credit_has_the_columns_of_the_papers(present: Path) -> None:
     for name, columns in (("all", 61), ("four", 7), ("lender", 60)):
         rows_raw, labels = german.load(present, german.FEATURES[name])
@@ -360,7 +379,7 @@ def test_the_client_prints_the_advice_of_the_demo(demo: Running) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "Pay off other debts, not with this loan, until 156 EUR a month is due, not 310 EUR.",
-        "Pay down cards and overdrafts to 0% of their limits, from 72%.",
+        "Pay down cards and overdrafts, not with this loan, to 0% of their limits, from 72%.",
         "Find a guarantor whom we accept.",
         "The model then says yes with probability 0.92.",
     ]

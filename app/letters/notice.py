@@ -54,13 +54,13 @@ class NoticeWay(AnswerPart):
     steps: tuple[str, ...]
     """The most helpful first."""
     time: str | None
-    """How long it takes; null where that is not known."""
+    """How long it takes; null if unknown."""
     late: bool
     """Whether that is longer than the letter is valid."""
     tight: bool
     """Whether it is nearly as long."""
     day: str | None
-    """From which day it is, if that matters."""
+    """From which day, if that matters."""
     last: str | None
     """Until which day, likewise; null if late."""
     counted: tuple[str, ...]
@@ -74,7 +74,7 @@ class NoticeWay(AnswerPart):
     enough_time: str | None
     """How long these take."""
     rating: str | None
-    """The model's rating then; null where it has points, or a value is unknown."""
+    """The model's rating then; null with points, or a value unknown."""
     points: str | None
     """Its points, likewise."""
     promise: str | None
@@ -83,7 +83,7 @@ class NoticeWay(AnswerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(AnswerPart):
-    """A letter to an applicant; the same recorded answer gives the same letter."""
+    """A letter to an applicant."""
 
     id: str
     """Of the recourse."""

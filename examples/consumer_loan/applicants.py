@@ -55,7 +55,8 @@ FEATURES = (
     ),
     Feature(
         name="savings", type=FeatureType.ORDINAL, label="Savings", categories=SAVINGS, change=Change.INCREASE, cost=1.2,
-        advice=Advice(categories=SAVINGS[:-1]), takes=Takes(months_per_level=2), **words_of("savings"),
+        advice=Advice(categories=SAVINGS[:-1]), takes=Takes(months_per_level=2),
+        level_names={"under 1,000 EUR": "some, but under 1,000 EUR"}, **words_of("savings"),
     ),
     Feature(
         name="housing", type=FeatureType.CATEGORICAL, label="Housing", categories=HOUSING, change=Change.ANY, cost=6.0,

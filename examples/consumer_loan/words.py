@@ -21,7 +21,8 @@ GERMAN: dict[str, Words] = {
     "card_utilisation": Words(
         label="Ausschöpfung von Karten- und Dispolimits",
         sentence=Sentence(
-            decrease="Karten- und Dispokredite zurückzahlen, bis noch {to} statt {from} der Limits ausgeschöpft sind"
+            decrease="Karten- und Dispokredite, nicht mit diesem Kredit, zurückzahlen, "
+            "bis noch {to} statt {from} der Limits ausgeschöpft sind"
         ),
     ),
     "late_payments": Words(
@@ -29,13 +30,13 @@ GERMAN: dict[str, Words] = {
         reason=ReasonWords(too_high="Zu viele verspätete Zahlungen in den letzten 24 Monaten"),
     ),
     "amount": Words(
-        label="Kreditbetrag", sentence=Sentence(decrease="Einen kleineren Kredit beantragen: {to} statt {from}")
+        label="Kreditbetrag", sentence=Sentence(decrease="Wenn Sie uns schreiben, um {to} statt {from} Kredit bitten")
     ),
     "term": Words(
         label="Laufzeit",
         unit="Monate",
         reason=ReasonWords(too_high="Laufzeit zu lang", too_low="Laufzeit zu kurz"),
-        sentence=Sentence(any="Über {to} statt über {from} zurückzahlen"),
+        sentence=Sentence(any="Wenn Sie uns schreiben, um {to} statt {from} Laufzeit bitten"),
     ),
     "employment": Words(
         label="Zeit im jetzigen Arbeitsverhältnis",
@@ -52,7 +53,7 @@ GERMAN: dict[str, Words] = {
         label="Ersparnisse",
         levels={
             "none": "keine",
-            "under 1,000 EUR": "unter 1.000 EUR",
+            "under 1,000 EUR": "etwas, aber unter 1.000 EUR",
             "1,000 to 5,000 EUR": "1.000 bis 5.000 EUR",
             "5,000 to 15,000 EUR": "5.000 bis 15.000 EUR",
             "over 15,000 EUR": "über 15.000 EUR",
@@ -105,9 +106,11 @@ REASONS: dict[str, ReasonWords] = {
 SENTENCES: dict[str, Sentence] = {
     "monthly_income": Sentence(increase="Raise your net monthly income from {from} to {to}"),
     "monthly_debt": Sentence(decrease="Pay off other debts, not with this loan, until {to} a month is due, not {from}"),
-    "card_utilisation": Sentence(decrease="Pay down cards and overdrafts to {to} of their limits, from {from}"),
-    "amount": Sentence(decrease="Ask for a smaller loan: {to} instead of {from}"),
-    "term": Sentence(any="Repay over {to} instead of {from}"),
+    "card_utilisation": Sentence(
+        decrease="Pay down cards and overdrafts, not with this loan, to {to} of their limits, from {from}"
+    ),
+    "amount": Sentence(decrease="When you write to us, ask for {to} instead of {from}"),
+    "term": Sentence(any="When you write to us, ask to repay over {to} instead of {from}"),
     "employment": Sentence(increase="Stay in your current job: {to} instead of {from}"),
     "savings": Sentence(increase="Build up savings and keep them until we decide: {to} instead of {from}"),
     "housing": Sentence(to={"rented": "Move into a rented home", "with family": "Move in with family"}),
