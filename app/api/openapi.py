@@ -46,7 +46,7 @@ Algorithmic recourse: what an applicant can change so that a lender's model acce
 Records go in and come out in the model's own features, units and categories. Errors are RFC 9457 problem documents
 (`application/problem+json`) that list all faults of a request at once. While no key is needed, a request that names
 another host than this machine gets 421. Every response carries `X-Request-ID`: that of the request, if it is 1 to 128
-visible ASCII characters without spaces, double quotes and backslashes, else a new one.
+visible ASCII characters without spaces, double quotes and backslashes.
 """
 
 SERVER = {"url": "http://127.0.0.1:8000", "description": "The service as `make run` starts it."}

@@ -37,9 +37,9 @@ async def calibration(
     model_id: ModelId,
     service: ServiceDep,
 ) -> JSONResponse:
-    """How many promised counterfactuals the next version accepts, by their `validity.future.probability`.
+    """How many counterfactuals the next version accepts, by their `validity.future.probability`.
 
-    The next version is the one registered next with the same columns, active or not. Covers the newest 5,000 answers,
+    The next version is the one registered next with the same columns. Covers the newest 5,000 answers,
     expired ones included; remote models are not asked. `validity.future.measured` of later answers follows from this.
     """
     return JSONResponse(await service.calibrations.of(model_id))

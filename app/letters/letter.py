@@ -1,7 +1,7 @@
 """What a letter to an applicant says: `notice_of` makes it from a recorded answer, in words that people read."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import takewhile
 
@@ -85,7 +85,9 @@ def notice_of(
     offer_share : least share of what was asked for that the answer's offer has in a letter; None for a letter without
         offers
     """
-    answer, factual = facts.answer, facts.answer["factual"]
+    answer, factual, lasting = facts.answer, facts.answer["factual"], _lasts(facts, offers=offer_share is not None)
+    if lasting:  # as if time did not change the application
+        facts = replace(facts, features=tuple(replace(one, moves_with_time=None) for one in facts.features))
     features = {feature.name: _in(feature, language) for feature in facts.features}
     valid_months, valid_until = dates.validity(answer)
     moving = [feature for feature in facts.features if dates.moves(feature, valid_months)]
@@ -125,6 +127,7 @@ def notice_of(
         applied_on=None if applied_on is None else language.date_text(applied_on.isoformat()),
         asked=tuple(_lines([one.name for one in facts.features if one.terms], facts.applicant, features, language)),
         missing=missing,
+        lasting=lasting,
         timed=timed,
         last=None if last is None else language.date_text(last),
         today=tuple(_lines([one.name for one in moving if not one.protected], facts.applicant, features, language)),
@@ -157,6 +160,13 @@ def notice_of(
         tried=_tried(facts, found, answer["offer"] if offer else {}),
         valid_until=language.date_text(valid_until),
     )
+
+
+def _lasts(facts: Facts, *, offers: bool) -> bool:
+    """Whether time changes the application, and no yes of a letter, with offers or without, depends on that."""
+    moving = any(one.moves_with_time for one in facts.features)
+    yes = [*facts.answer["counterfactuals"], *filter(None, [facts.answer.get("offer") if offers else None])]
+    return moving and bool(yes) and all(one.get("lasts") for one in yes)  # answers of earlier releases do not say
 
 
 def _lines(

@@ -115,8 +115,10 @@ class Notice(AnswerPart):
     """Whether the model refuses the application."""
     accepted: bool
     """Neither where the model was not asked in time."""
+    lasting: bool
+    """Time changes it, but no yes."""
     timed: bool
-    """Whether time changes the application."""
+    """Whether time changes a yes."""
     last: str | None
     """Until when it does not."""
     today: tuple[str, ...]

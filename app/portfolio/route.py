@@ -99,7 +99,7 @@ async def compare(
 
     `beyond_retraining`: whether the candidate refuses more of the baseline's answers than a mere retraining does. `GET
     /jobs/{id}/results` has the figures or, as `application/x-ndjson`, a line for each record without values of
-    features. Nothing is promised; the ledger has a digest of the figures. Records count against the key's budget.
+    features. The ledger has a digest of the figures. Records count against the key's budget.
     """
     many = ManyRows(
         whole=_whole(ComparisonRequest, service), common=ComparisonCommon, row=BatchRow,
@@ -139,7 +139,7 @@ async def report(
 ) -> Response:
     """Start a job that reports who of the refused has recourse, at what cost, who has none, and what stands in the way.
 
-    With `groups`, also for whom it is harder. Results are read as those of a comparison. Many records, also of that,
+    With `groups`, also for whom it is harder. Results are as of a comparison. Many records, also of that,
     follow a request without `source` as `application/x-ndjson`, or are a table.
     """
     schema = service.models.find(name, include_inactive=True).space.schema

@@ -197,6 +197,8 @@ class CounterfactualAnswer(AnswerPart):
     takes_months: float
     """How long the changes take; the record is that of the applicant then. The longest of them, or their sum where the
     request is `sequential`."""
+    lasts: bool | None
+    """Whether it is accepted whatever time changes until `expires_at`; null if not known, or nothing moves."""
     cost: ChangeCost
     """Cost of the changes."""
     validity: Validity
@@ -206,8 +208,8 @@ class CounterfactualAnswer(AnswerPart):
     difference: Difference | None
     """What sets it apart from those before it; null for the first."""
     steps: tuple[ChangeStep, ...] | None
-    """Of several changes, the order in which each helps most, with the model's decision after each. Null for
-    a single change, in a frontier, for records of the caller, and where time or budget ran out."""
+    """Of several changes, the order in which each helps most, with the model's decision after each; null where this was
+    not asked."""
     report: MethodReport | None = field(metadata=FULL)
     """The method's own figures; null for most methods."""
 
@@ -341,6 +343,7 @@ def counterfactual_answer(
         applicant=action_set.space.record(found.row_raw),
         changes=made,
         takes_months=round(found.takes_months, MONTHS_DIGITS),
+        lasts=found.lasts,
         cost=ChangeCost(total=found.cost, norm="l1", changed_features=len(found.changed)),
         validity=Validity(
             current=decision(found.score, found.probability, scale),

@@ -68,7 +68,7 @@ async def batch(
     seed: Annotated[int | None, Query(description=f"{OF_TABLES} `seed` of a JSON body.")] = None,
     store: Annotated[bool | None, Query(description=f"{OF_TABLES} `store` of a JSON body.")] = None,
 ) -> JSONResponse:
-    """The answer is always a job, which outlives the connection and restarts of the server.
+    """The answer is always a job, which outlives connection and server.
 
     `application/x-ndjson` has what the applicants have in common on its first line, then one applicant (at most 1 MB) a
     line; `application/json` has at most 5 MB; `text/csv` has a column for each feature, and `reference`, and the query

@@ -53,6 +53,8 @@ class Offer(AnswerPart):
     """The whole record, with these terms."""
     current: Decision
     """The model's own decision on exactly this record."""
+    lasts: bool | None
+    """As that of counterfactuals."""
     future: FutureCertificate | None
     """What future models say; null where the model has none."""
 
@@ -140,6 +142,7 @@ def offer_answer(action_set: ActionSet, found: Counterfactual, scale: PointScale
         text=f"As the application is otherwise, the model accepts it now with these terms: {'; '.join(parts)}.",
         applicant=space.record(found.row_raw),
         current=decision(found.score, found.probability, scale),
+        lasts=found.lasts,
         future=found.future,
     )
 

@@ -72,7 +72,7 @@ _add(
     Nothing found is an answer (`status: not_found`, with the reason), not an error. The same request with the same seed
     and model version has the same answer, apart from `id` and times.
 
-    With `Prefer: respond-async` or `Prefer: wait=N` it becomes a job, which outlives the connection and the server.
+    With `Prefer: respond-async` or `Prefer: wait=N` it becomes a job, which outlives connection and server.
     """,
     fails=(errors.ConstraintClash, errors.LedgerUnavailable),
 )  # fmt: skip
@@ -99,7 +99,7 @@ _add(
     description="""
     What the applicant is accepted for as they are, if the lender changes the terms of the contract alone.
 
-    Terms are the features with `terms: true` in the manifest, which also limits what can be offered. The model itself
+    Terms are the features with `terms: true` in the manifest, which limits what can be offered. The model
     accepts every offer; none is an answer (`status: not_found`). Nothing is recorded: the ledger has the best offer of
     `POST /recourse`.
     """,

@@ -92,9 +92,9 @@ class AnyQuestion(Strict):
     model: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     """`id` (its newest active version) or `id@version`."""
     deadline_ms: Annotated[int, Field(ge=1, le=LONGEST_DEADLINE_MS), NUMBER] | None = None
-    """Milliseconds; the operator's default when absent."""
+    """Milliseconds; the operator's default if absent."""
     seed: Annotated[int, Field(ge=0, le=SEEDS - 1), NUMBER] = 0
-    """The same request with the same seed has the same answer."""
+    """The same request and seed: the same answer."""
 
     def terms(self) -> Terms:
         """The fields of the request that are not part of its question, such as the model and the deadline."""

@@ -64,7 +64,7 @@ async def reasons(
 ) -> Response:
     """The features that lowered the applicant's score most, compared with reference records of the model.
 
-    Reasons are not recourse: a feature that cannot be changed is a reason where it lowered the score. Protected
+    Reasons are not recourse: features that cannot be changed are named, too. Protected
     features are never named; the answer says which share they have.
 
     Always answered directly: `Prefer: respond-async` is refused.

@@ -39,7 +39,7 @@ class GelbrichCertificate(AnswerPart):
 
     Over every distribution of the weights whose mean and covariance lie in a Gelbrich ball around those of the local
     model; with `moments` `future`, over those of the record's score around mean and deviation of the models' own
-    scores, where these have one peak and are symmetric, and never narrower than `future.interval`.
+    scores, if symmetric with one peak, and never narrower than `future.interval`.
     """
 
     lower: float
@@ -224,6 +224,9 @@ class AssessedCounterfactual:
     """Indices of the features that the person has to change."""
     takes_months: float = 0.0
     """How long that takes."""
+    lasts: bool | None = None
+    """Whether the model accepts it with all that time may change until the answer expires, also after the first changes
+    that are enough; None where time changes nothing, and where the model was not asked."""
     certificate: Certificate | None = None
     """None where it was not asked for, or where the decisions around the factual determine no local model."""
     report: MethodReport | None = None

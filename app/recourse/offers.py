@@ -29,6 +29,7 @@ from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, Status
 from app.recourse.robustness.future_validity import future_certificates
+from app.recourse.steps import with_lasting
 from app.recourse.terms import directions, terms_of, values_of
 from app.recourse.verification.aim import surely_accepted
 
@@ -298,7 +299,7 @@ class _Search:
         """The first `most` offers, each with its certificate by future models."""
         problem, rows_raw = self._problem, self.rows_raw[:most]
         futures = future_certificates(problem, rows_raw)
-        return tuple(
+        found = [
             Counterfactual(
                 row_raw=row_raw,
                 score=score,
@@ -308,7 +309,8 @@ class _Search:
                 future=future,
             )
             for row_raw, score, future in zip(rows_raw, self._scores[:most].tolist(), futures, strict=True)
-        )
+        ]
+        return tuple(with_lasting(problem.action_set, self._meter, found))
 
     def _legal(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         """Which records keep the rules, derive only legal values, and change no more than the request allows."""

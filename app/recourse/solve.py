@@ -28,7 +28,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, RecourseResult, Status
 from app.recourse.robustness.future_validity import certify_future, reaches
 from app.recourse.stated import with_accepted
-from app.recourse.steps import with_steps
+from app.recourse.steps import with_lasting, with_steps
 from app.recourse.verdict import SENTENCES, Reason, Verdict
 from app.recourse.verification import Draft
 from app.recourse.ways import Frozen, Grounded, WaySearch
@@ -153,6 +153,7 @@ class Questions:
             if steps:
                 found = with_steps(self.actions, self.groundwork.meter, result.counterfactuals)
                 found = with_accepted(self.actions, self.groundwork.meter, found)
+                found = with_lasting(self.actions, self.groundwork.meter, found)
                 result = replace(result, counterfactuals=tuple(found))
         if self.meter.silent:
             silent = SILENT_WARNING.format(self.meter.silent, self.meter.rows)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from jaxtyping import Float
 
 from app.errors import BudgetExceeded, DeadlineExceeded
 from app.recourse.actions.action_set import ActionSet
@@ -43,6 +44,41 @@ def with_steps(actions: ActionSet, meter: Meter, found: Sequence[Counterfactual]
             one = replace(one, steps=order.steps(own, probability_of))
         with_them.append(one)
     return with_them
+
+
+def with_lasting(actions: ActionSet, meter: Meter, found: Sequence[Counterfactual]) -> list[Counterfactual]:
+    """The counterfactuals in `found`, each with whether it lasts until the answer expires.
+
+    This takes at most one model call, and none of a remote model. Where time or budget are used up, nothing is known.
+    """
+    clock, days = actions.clock, list[Float[np.ndarray, "n p"]]()
+    for one in found:
+        enough = next((step.row_raw for step in one.steps or () if step.score is not None and step.score >= 0.0), None)
+        chosen = [*_stated(actions, one), *([] if enough is None else [enough])]
+        own = [] if one.takes_months > clock.valid_months else [clock.until_expiry(row_raw) for row_raw in chosen]
+        days.append(np.concatenate(own) if own else np.empty((0, actions.space.p)))
+    rows_raw = np.concatenate(days) if days else np.empty((0, actions.space.p))
+    if meter.black_box.remote is not None or not len(rows_raw):
+        return list(found)
+    try:
+        accepted = meter.black_box.accepts(meter.score_raw(rows_raw))
+    except (BudgetExceeded, DeadlineExceeded):
+        return list(found)
+    ends = np.cumsum([len(own) for own in days])[:-1]
+    return [
+        replace(one, lasts=bool(yes.all()) if len(yes) else None)
+        for one, yes in zip(found, np.split(accepted, ends), strict=True)
+    ]
+
+
+def _stated(actions: ActionSet, one: Counterfactual) -> list[Float[np.ndarray, "p"]]:
+    """The record, and with the other ends of what is accepted of values to state."""
+    rows_raw = [one.row_raw]
+    for j, accepted in one.accepted.items():
+        ends = accepted.levels or tuple(end for end in (accepted.min, accepted.max) if end is not None)
+        values = [actions.space.features[j].parse(end) for end in ends]
+        rows_raw += [np.where(np.arange(len(row)) == j, value, row) for row in rows_raw for value in values]
+    return rows_raw
 
 
 class _Order:

@@ -1369,3 +1369,32 @@ def test_ways_that_differ_in_how_far_they_hold_share_what_is_promised(language: 
         assert one.promise is not None
         assert one.promise in letter
     assert told.ways[0].promise != told.ways[1].promise
+
+
+@pytest.mark.parametrize(
+    ("language", "birthday", "passing", "until"),
+    [("en", "birthday", "apart from the time that passes", "30 May 2026"),
+     ("de", "Geburtstag", "abgesehen davon, dass", "30. Mai 2026")],
+)  # fmt: skip
+def test_a_yes_that_lasts_names_no_days_but_the_last_and_no_birthday(
+    language: str, birthday: str, passing: str, until: str
+) -> None:
+    """Time makes the age one more; the model has accepted that, too."""
+    older = way(amount=15700, months=2.0) | {"lasts": True}
+    older["applicant"]["age"] += 1
+    other = way(2, guarantor=True) | {"lasts": True}
+    said = " ".join(written(language, counterfactuals=[older, other]).split())
+    assert birthday not in said
+    assert passing in said
+    assert until in said
+    assert "2 May" not in said
+    assert "2. Mai" not in said
+    for one in ({"lasts": False}, {"lasts": None}, {}):
+        without = {key: value for key, value in other.items() if key != "lasts"}
+        assert birthday in written(language, counterfactuals=[older, without | one])
+    templates = shipped("general")
+    for lasts in (False, True):
+        offer = {"terms": {"amount": 15000}, "applicant": APPLICANT | {"amount": 15000}, "lasts": lasts}
+        told = notice(templates, language, states_offer=True, counterfactuals=[older], offer=offer)
+        assert told.offer
+        assert (birthday in templates.text(told)) is not lasts

@@ -83,6 +83,7 @@ def test_what_was_found_is_told_in_the_model_s_own_terms(actions: ActionSet) -> 
                 }
             ],
             "takes_months": 0.0,
+            "lasts": None,
             "cost": {"total": 3.0, "norm": "l1", "changed_features": 1},
             "validity": {
                 "current": {"favourable": True, "probability": 0.62, "score": 0.5, "points": None},

@@ -19,10 +19,12 @@ from app.recourse.input_part import InputPart
 
 DAYS_PER_MONTH = 30.0
 """Of months that changes take."""
-LONGEST_MONTH_DAYS = 31
+SHORTEST_MONTH_DAYS, LONGEST_MONTH_DAYS = 28, 31
 """Of months of the calendar, in which features move with time."""
 SLACK = 1e-9
 """Relative: what counts as rounding of months and of values."""
+MOST_UNTIL_EXPIRY = 500
+"""Records that time may make of one until an answer expires."""
 WAITS = 6
 """Moments at which a record in which only time has passed is tried."""
 
@@ -61,6 +63,7 @@ class Clock:
     Parameters
     ----------
     months : time within which all changes must fit; infinite for no limit
+    valid_months : until the answer expires; infinite where it does not
     sequential : whether changes are made one after another
     """
 
@@ -69,10 +72,11 @@ class Clock:
         features: Sequence[Feature],
         factual_raw: Float[np.ndarray, "p"],
         months: float = math.inf,
+        valid_months: float = math.inf,
         *,
         sequential: bool = False,
     ) -> None:
-        self.months, self.sequential = months, sequential
+        self.months, self.valid_months, self.sequential = months, valid_months, sequential
         self._factual_raw = factual_raw
         moving = [
             feature.moves_with_time is not None and fact not in feature.states_raw
@@ -172,6 +176,22 @@ class Clock:
         rows_raw = rows_raw[np.append(True, (rows_raw[1:] != rows_raw[:-1]).any(axis=1))]
         return rows_raw[(rows_raw != self._factual_raw).any(axis=1)]
 
+    def until_expiry(self, row_raw: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n p"]:
+        """A raw row with all that time may make of it until the answer expires, from today's values on.
+
+        On which day a number moves is not known, as of months in a job: it may be the first day, and then the shortest
+        months follow. There are no rows where time changes nothing or moves a number in no steps, and none if there are
+        more than `MOST_UNTIL_EXPIRY`.
+        """
+        longest = (self.valid_months + 1.0) * LONGEST_MONTH_DAYS / SHORTEST_MONTH_DAYS
+        far = np.floor(longest * np.abs(self._per_month) / self._unit) + 2.0
+        if not self._passive.size or not self._in_steps.all() or math.prod(far) > MOST_UNTIL_EXPIRY:
+            return np.empty((0, len(row_raw)))
+        steps = np.indices(far.astype(int)).reshape(len(far), -1).T * np.sign(self._per_month) / self._parts
+        rows_raw = np.tile(row_raw, (len(steps), 1))
+        rows_raw[:, self._passive] = np.minimum(np.maximum(self._began + steps, self._low), self._high)
+        return rows_raw
+
     def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         """Mask of the rows that the person reaches within `months`, and that also pass `keeps_pace`."""
         months = self.total(rows_raw)
@@ -215,4 +235,4 @@ def clock(
 ) -> Clock:
     """Build the clock of one applicant; without a horizon in `timing`, changes must fit into `valid_months`."""
     months = valid_months if timing.horizon_months is None else timing.horizon_months
-    return Clock(features, factual_raw, months, sequential=timing.sequential)
+    return Clock(features, factual_raw, months, valid_months, sequential=timing.sequential)

@@ -67,7 +67,7 @@ class SamplerParams(InputPart):
     samples: Annotated[int, Interval(ge=40, le=20000)] = 1000
     """Points drawn around the boundary."""
     radius_fraction: Annotated[float, Interval(gt=0, le=5)] | None = None
-    """Sampling radius, as a share of the records' largest distance; by dimension or neighbours when absent."""
+    """Sampling radius, a share of the records' largest distance; by dimension or neighbours if absent."""
 
     def radius(self, reference: Reference, *, smooth: bool = True) -> float:
         """Sampling radius, encoded units.

@@ -44,9 +44,8 @@ class SurrogateParams(SamplerParams):
     """Choice of the linear model that approximates the black box."""
 
     surrogate: SurrogateKind = "mpm"
-    """Linear model of the boundary sample of a black box that is not linear: minimax machine (`mpm`), least squares
-    (`ridge`), widest margin (`svm`); or weighted least squares on points like the reference records (`lime`) or around
-    the applicant (`clime`), one model call more."""
+    """Local model, unless the black box is linear: minimax machine (`mpm`), least squares (`ridge`), widest margin
+    (`svm`); or weighted least squares on points like the reference (`lime`) or around the applicant (`clime`)."""
 
 
 def direction(
