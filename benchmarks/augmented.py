@@ -137,6 +137,7 @@ def _solved(actions: ActionSet, model: LinearModel, predicted: LinearModel, shar
     objective = LossAndCost(model=model, radius=radius, cost_weight=0.1, predicted=predicted, share=share)
     best = TradeOff(actions, objective).best()
     assert best is not None
+    assert best.proven
 
 
 def _times(work: Sequence[Callable[[], object]]) -> tuple[float, float, float]:

@@ -25,7 +25,8 @@ from app.recourse.models.linear import LinearModel
 from app.recourse.problem import RecourseProblem
 from app.recourse.reports import TradeOffReport
 from app.recourse.robustness.consistency_and_robustness import LossAndCost
-from app.recourse.search.trade_off import QUICK, TradeOff
+from app.recourse.search.branching import QUICK
+from app.recourse.search.trade_off import TradeOff
 from app.recourse.surrogate.linear_fits import SurrogateParams
 from app.recourse.surrogate.local import logit_model, other_logit_model
 

@@ -11,8 +11,9 @@ from app.errors import DegenerateSurrogate
 from app.recourse.candidates import Candidates
 from app.recourse.problem import RecourseProblem
 from app.recourse.reports import MethodReport, SurrogateReport
+from app.recourse.search.branching import EXACT, QUICK
 from app.recourse.search.cheapest import Search
-from app.recourse.search.trade_off import EXACT, QUICK, TradeOff
+from app.recourse.search.trade_off import TradeOff
 from app.recourse.verdict import Relaxation
 
 LEAST_UNIT = 0.25

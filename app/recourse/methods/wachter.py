@@ -9,6 +9,7 @@ References
 Wachter, Mittelstadt, Russell, "Counterfactual explanations without opening the black box", 2018.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -24,13 +25,15 @@ from app.recourse.models.linear import LinearModel
 from app.recourse.numerics.linalg import unique_rows
 from app.recourse.problem import RecourseProblem
 from app.recourse.robustness.consistency_and_robustness import LossAndCost, loss
+from app.recourse.search.branching import EXACT
+from app.recourse.search.responses import legal
 from app.recourse.search.trade_off import TradeOff
 from app.recourse.surrogate.linear_fits import SurrogateParams
 from app.recourse.surrogate.local import logit_model
 
 RADII = (4.0, 1.0, 0.25, 0.06)
 """Distances within which a linearisation is tried, encoded units; all are scored in one call."""
-STEPS, STEP_GAP = 20, 1e-4
+STEPS = 20
 PROGRESS = 1e-6
 """Least relative progress of a step; below it the search ends."""
 
@@ -82,7 +85,7 @@ def _descend(
         tries = [
             one.row_raw
             for radius in RADII
-            if (one := TradeOff(_near(A, row_raw, radius), replace(objective, model=model)).best(gap=STEP_GAP))
+            if (one := TradeOff(_near(A, row_raw, radius), replace(objective, model=model)).best(None, EXACT))
         ]
         rows = unique_rows(np.array(tries).reshape(len(tries), A.space.p))
         rows = rows[A.contains(rows)]
@@ -99,11 +102,13 @@ def _descend(
 
 def _near(A: ActionSet, row_raw: Float[np.ndarray, "p"], radius: float) -> ActionSet:
     """The part of the action set whose numbers are within an encoded distance of a legal row."""
-    reach = np.zeros(A.space.p)
-    reach[A.space.numeric] = radius * A.space.scale_raw
-    ends = np.clip([row_raw - reach, row_raw + reach], A.lower_raw, A.upper_raw)
-    ends = np.where(A.movable & (reach > 0.0), A.round(ends, toward_raw=row_raw[None]), [A.lower_raw, A.upper_raw])
-    return replace(A, lower_raw=ends[0], upper_raw=ends[1])
+    lower, upper = A.lower_raw.copy(), A.upper_raw.copy()
+    for k, j in enumerate(A.space.numeric.tolist()):
+        reach, here = radius * A.space.scale_raw[k], float(row_raw[j])
+        if A.movable[j]:
+            lower[j] = max(lower[j], min(here, legal(A, j, here - reach, math.ceil)))
+            upper[j] = min(upper[j], max(here, legal(A, j, here + reach, math.floor)))
+    return replace(A, lower_raw=lower, upper_raw=upper)
 
 
 METHOD = Method(

@@ -107,28 +107,6 @@ def _highs(
     return solver
 
 
-def least_price(
-    cost: Float[np.ndarray, "n"],
-    A: Float[np.ndarray, "m n"],
-    lower: Float[np.ndarray, "m"],
-    upper: Float[np.ndarray, "m"],
-    *,
-    limit: Float[np.ndarray, "n"],
-) -> float | None:
-    """By how much the least ``cost.x`` grows with the last of `lower`; None if the constraints are infeasible.
-
-    The constraints are ``lower <= A x <= upper`` and ``0 <= x <= limit``. No number has to be whole.
-    """
-    if not len(cost):
-        return None
-    at, columns = np.nonzero(A)
-    solver = _highs(cost, (A[at, columns], (at, columns)), lower, upper, limit)
-    solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-        return None
-    return float(solver.getSolution().row_dual[-1])
-
-
 class _Tree:
     """Branch and bound, depth first, over the linear programs of one mixed-integer program."""
 

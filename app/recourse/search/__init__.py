@@ -1,10 +1,10 @@
 """Searches of one person's action set for legal records.
 
 `cheapest` looks for the least cost at a margin of a linear model of the decision (`robust_mpm`, `probe`, plans,
-fallback records, verdicts). It first leaves out what ties features: rules, shared time, levels that are not proposed;
-then the problem is a `knapsack`. Where that optimum is not legal, HiGHS searches, which
-knows all of these ties. `trade_off` has HiGHS look for the least loss and cost (`wachter`, `roar`,
-`learning_augmented`), with tangents of the losses.
+fallback records, verdicts), `trade_off` for the least loss and cost (`wachter`, `roar`, `learning_augmented`). Each
+first leaves out what ties features: rules, shared time, levels that are not proposed. Then the one is a `knapsack`; the
+other asks `branching`, `simplicial` and `responses`. Where that optimum is not legal, HiGHS searches, which knows all
+of these ties.
 
 `rule_branching.solve_program` alone asks HiGHS, about the constraints of `mixed_integer`. Rules that are no linear
 constraints divide the action set into `rule_parts`, in which `enclosures` bound them by linear ones. `cheapest` asks

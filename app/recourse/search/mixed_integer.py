@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.actions.rules import LogicRule
-from app.recourse.numerics.solvers import least_price, mixed_integer_program
+from app.recourse.numerics.solvers import mixed_integer_program
 
 FAR = 1e3
 """Limit of a number without one where the caller gives none, encoded units."""
@@ -128,36 +128,18 @@ class ActionProgram:
         DeadlineExceeded : no answer was known at the deadline, a `time.monotonic()`
         SolverFailed : the solver ended without an answer
         """
-        stated, more = self._stated(cost, rows, lower, limit), np.zeros(len(cost) - self.size, dtype=bool)
-        z = mixed_integer_program(
-            cost, **stated, integer=np.concatenate([self.integer, more]), nodes=self.nodes, **search
-        )  # fmt: skip
-        return None if z is None else Solved(self.row(z), z, float(cost @ z))
-
-    def least_price(
-        self, cost: Float[np.ndarray, "k"], rows: Float[np.ndarray, "m k"], lower: Float[np.ndarray, "m"]
-    ) -> float | None:
-        """By how much the least ``cost.z`` grows with the last of `lower`, if no number has to be whole.
-
-        Otherwise as `relaxed`.
-        """
-        return least_price(cost, **self._stated(cost, rows, lower, self.limit))
-
-    def _stated(
-        self,
-        cost: Float[np.ndarray, "k"],
-        rows: Float[np.ndarray, "m k"],
-        lower: Float[np.ndarray, "m"],
-        limit: Float[np.ndarray, "n"],
-    ) -> dict[str, Any]:
-        """The constraints of the program and further ones, as arguments of a solver."""
         more = len(cost) - self.size
-        return {
-            "A": np.concatenate([np.hstack([self.rows, np.zeros((len(self.rows), more))]), rows]),
-            "lower": np.concatenate([self.lower, lower]),
-            "upper": np.concatenate([self.upper, np.full(len(lower), np.inf)]),
-            "limit": np.concatenate([limit, np.full(more, np.inf)]),
-        }
+        z = mixed_integer_program(
+            cost,
+            np.concatenate([np.hstack([self.rows, np.zeros((len(self.rows), more))]), rows]),
+            np.concatenate([self.lower, lower]),
+            np.concatenate([self.upper, np.full(len(lower), np.inf)]),
+            limit=np.concatenate([limit, np.full(more, np.inf)]),
+            integer=np.concatenate([self.integer, np.zeros(more, dtype=bool)]),
+            nodes=self.nodes,
+            **search,
+        )
+        return None if z is None else Solved(self.row(z), z, float(cost @ z))
 
     def keeps_rules(self, row_raw: Float[np.ndarray, "p"]) -> bool:
         """Whether a row keeps the rules that the program does not state as constraints."""

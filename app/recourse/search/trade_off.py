@@ -1,13 +1,17 @@
 """The legal action that minimises a trade-off of losses and cost, over the whole action set.
 
-Two numbers determine the losses of an action: its worst score and its predicted score. Both are linear in the variables
-of a mixed-integer program (`app.recourse.search.mixed_integer`), with one more variable for ``|x|`` where ``x`` may
-have either sign. The losses are convex and fall with the scores, so tangents at the points to which the solver comes
-stand for them until they fit.
+Two numbers determine the losses of an action: its worst score and its predicted score. Both, like the cost, are sums
+over features. Because there are only two, the convex relaxation (each feature anywhere between its legal
+values) has at most two features that are not at a legal value. `app.recourse.search.simplicial` solves it exactly:
+each best response (`app.recourse.search.responses`) is one look at every feature, and few branches
+(`app.recourse.search.branching`) settle the rest: a number below or above, a category taken or not, a feature that
+changes or does not.
+
+What ties features, such as rules, is left out first. Where it forbids the optimum that is found so, the general
+mixed-integer solver is given tangents of the losses until they fit.
 """
 
 import math
-from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -15,28 +19,18 @@ from jaxtyping import Float
 from app.recourse.actions.action_set import ActionSet
 from app.recourse.numerics.solvers import Row
 from app.recourse.robustness.consistency_and_robustness import LossAndCost, loss
-from app.recourse.search.mixed_integer import FAR, ActionProgram, Solved
+from app.recourse.search.branching import EXACT, Branching, Effort, Optimum
+from app.recourse.search.mixed_integer import FAR, ActionProgram
+from app.recourse.search.responses import Responses
 from app.recourse.search.rule_branching import solve_program
 
-EXACT, QUICK = 1e-7, 1e-2
-"""Relative gaps: smaller improvements are not searched for."""
-LEAST_WEIGHT, MOST_WEIGHT = 1e-3, 1e6
-"""Cost weight that limits the search along unbounded numbers where no weight is given, and the largest one."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Stated:
-    """An action set and both scores in variables: those of the program, some ``|x|``, and last the two losses."""
-
-    program: ActionProgram
-    cost: Float[np.ndarray, "k"]
-    """Unweighted."""
-    rows: Float[np.ndarray, "m k"]
-    lower: Float[np.ndarray, "m"]
-    """What makes variables of ``|x|`` large enough: ``rows z >= lower``."""
-    slopes: Float[np.ndarray, "2 k"]
-    start: tuple[float, float]
-    """Worst and predicted score are these numbers and ``slopes z``."""
+HALVINGS = 60
+LEAST_WEIGHT = 1e-3
+"""Cost weight that limits the search along unbounded numbers where no weight is given."""
+LEAST_POSSIBLE = 1e-12
+"""Cost weight at which cost no longer matters."""
+LEAST_GAP = 1e-6
+"""Relative gap below which the mixed-integer program is not solved, since the solver's own tolerances are near."""
 
 
 class TradeOff:
@@ -50,32 +44,51 @@ class TradeOff:
     def __init__(self, action_set: ActionSet, objective: LossAndCost, *, deadline: float = math.inf) -> None:
         self.action_set, self.objective, self.deadline = action_set, objective, deadline
         self.space = action_set.space
-        self.share = 1.0 if objective.predicted is None else objective.share
-        self._known: dict[tuple[float, float], Solved | None] = {}
-        self._stated: dict[float, _Stated] = {}
+        self.responses = Responses(action_set, objective)
+        self._known: dict[tuple[float, Effort], Optimum | None] = {}
+        self._rules_bind = False
+        """Whether rules forbade an optimum without them; then others are not looked for without them."""
         self._touched: list[tuple[float, int]] = []
         """Scores at which programs have had tangents, and to which of both losses; the next one begins with these."""
 
     def value(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n"]:
         """The objective at each raw row; smaller is better."""
-        return self._weighted(rows_raw, self.objective.cost_weight)
+        return self.objective.value(self.space.encode(rows_raw), self.action_set.cost(rows_raw))
 
-    def best(self, cost_weight: float | None = None, gap: float = EXACT) -> Solved | None:
-        """The best legal row, and the objective there; None if the constraints exclude each other.
+    def best(self, cost_weight: float | None = None, effort: Effort = EXACT) -> Optimum | None:
+        """The best legal row that the search finds, with its objective; None if the constraints exclude each other.
 
         Parameters
         ----------
         cost_weight : used in place of the objective's own cost weight
-        gap : relative to the least objective; smaller improvements are not searched for
+        effort : relative gap to the least objective at which the search stops, and largest number of branches
 
         Raises
         ------
         DeadlineExceeded, SolverFailed : no legal row is known, and the solver has no time left or fails
         """
         weight = self.objective.cost_weight if cost_weight is None else cost_weight
-        if (weight, gap) not in self._known:
-            self._known[weight, gap] = self._best(weight, gap)
-        return self._known[weight, gap]
+        if (weight, effort) not in self._known:
+            self._known[weight, effort] = self._best(weight, effort)
+        return self._known[weight, effort]
+
+    def _best(self, weight: float, effort: Effort) -> Optimum | None:
+        A = self.action_set
+        if not self._rules_bind:
+            found = Branching(self.responses, weight, effort, self.deadline).result()
+            if not A.is_coupled or self._is_legal(found, effort):
+                return found
+        self._rules_bind = True
+        return self._by_program(weight, effort)
+
+    def _is_legal(self, found: Optimum | None, effort: Effort) -> bool:
+        """Whether what ties features allows a row, and the search without it has not dropped better ones for it."""
+        A = self.action_set
+        if found is None or not (found.proven or effort.gap > EXACT.gap):
+            return False
+        return bool(A.contains(A.clock.settled(found.row_raw[None]))[0])
+
+    # --- the cost weight ---------------------------------------------------------------------------------------------
 
     def weight_for(self, score: float) -> float | None:
         """The largest cost weight for which the optimum of the relaxed problem has a worst score of at least `score`.
@@ -83,26 +96,28 @@ class TradeOff:
         In the relaxed problem, numbers may lie between legal values. The result is None if no cost weight gives such an
         optimum.
         """
-        stated = self._program(LEAST_WEIGHT)
-        rows, lower = np.vstack([stated.rows, stated.slopes[:1]]), np.append(stated.lower, score - stated.start[0])
-        price = stated.program.least_price(stated.cost, rows, lower)
-        return None if price is None else min(self.share / (1.0 + math.exp(score)) / max(price, 1e-12), MOST_WEIGHT)
+        slope = self.responses.share / (1.0 + math.exp(score))
+        root = self.responses.root(LEAST_WEIGHT)
 
-    def _weighted(self, rows_raw: Float[np.ndarray, "n p"], weight: float) -> Float[np.ndarray, "n"]:
-        """The objective with another cost weight."""
-        objective = replace(self.objective, cost_weight=weight)
-        return objective.value(self.space.encode(rows_raw), self.action_set.cost(rows_raw))
+        def reaches(weight: float) -> bool:
+            return self.responses.respond(root, weight, slope, 0.0).r >= score
 
-    def _program(self, weight: float) -> _Stated:
-        """The program for a cost weight; the same for all weights where every range ends."""
+        if not reaches(LEAST_POSSIBLE):
+            return None
+        low, high = math.log(LEAST_POSSIBLE), math.log(1e6)
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if reaches(math.exp(middle)) else (low, middle)
+        return math.exp(low)
+
+    # --- rules -------------------------------------------------------------------------------------------------------
+
+    def _by_program(self, weight: float, effort: Effort = EXACT) -> Optimum | None:
+        """By a mixed-integer program with tangents in place of the losses, more of them wherever its search comes."""
         A, objective, d = self.action_set, self.objective, self.space.d
-        reach = FAR * float(A.weights.max())
-        if not np.isfinite([A.lower_raw, A.upper_raw]).all() and A.contains(A.factual_raw[None])[0]:
-            # An action that costs more than the whole objective at the factual cannot be optimal.
-            reach = float(self._weighted(A.factual_raw[None], weight)[0]) / weight
-        if reach in self._stated:
-            return self._stated[reach]
-        program = ActionProgram(A, reach=reach)
+        # If the factual is legal, an action that costs more than the whole objective there cannot be optimal.
+        worth = self._worth(weight) if A.contains(A.factual_raw[None])[0] else FAR * float(A.weights.max())
+        program = ActionProgram(A, reach=worth)
         extent, numeric = program.effect * program.limit, self.space.numeric_columns
         low, high = (program.start + end(extent, 0.0).sum(axis=1) for end in (np.minimum, np.maximum))
         # |x| is a variable of its own where x may have either sign.
@@ -110,47 +125,48 @@ class TradeOff:
         sign = np.ones(d)
         sign[numeric[high[numeric] <= 0.0]] = -1.0
         sign[either] = 0.0
-        more = np.zeros((d, len(either) + 2))
-        effect, absolute = np.hstack([program.effect, more]), np.hstack([sign[:, None] * program.effect, more])
-        absolute[either, program.size + np.arange(len(either))] = 1.0
-        model, predicted = objective.model, objective.predicted or objective.model
-        x = program.start
-        self._stated[reach] = stated = _Stated(
-            program,
-            cost=np.concatenate([program.cost, more[0]]),
-            rows=np.vstack([(absolute - effect)[either], (absolute + effect)[either]]),
-            lower=np.concatenate([x[either], -x[either]]),
-            slopes=np.array([model.w @ effect - objective.radius * absolute.sum(axis=0), predicted.w @ effect]),
-            start=(
-                float(model.w @ x - objective.radius * (sign @ x + 1.0)) + model.c,
-                float(predicted.w @ x) + predicted.c,
-            ),
+        # Variables besides the actions: these |x|, and the two losses.
+        n, more = program.size, len(either) + 2
+        size = np.eye(d)[:, either]
+        shares = (self.responses.share, 1.0 - self.responses.share)
+        cost = np.concatenate([weight * program.cost, np.zeros(len(either)), shares])
+        effect = np.hstack([program.effect, np.zeros((d, more))])
+        absolute = np.hstack([sign[:, None] * program.effect, size, np.zeros((d, 2))])
+        slopes = (
+            self.responses.w @ effect - objective.radius * absolute.sum(axis=0),
+            self.responses.w_predicted @ effect,
         )
-        return stated
-
-    def _best(self, weight: float, gap: float) -> Solved | None:
-        stated, shares = self._program(weight), (self.share, 1.0 - self.share)
-        first = len(stated.cost) - 2
-        cost = weight * stated.cost
-        cost[first:] = shares
+        at_start = (
+            float(self.responses.w @ program.start - objective.radius * (sign @ program.start + 1.0))
+            + objective.model.c,
+            self.responses.base_p,
+        )
+        gap = max(effort.gap, LEAST_GAP)
 
         def tangents(z: Float[np.ndarray, "k"]) -> list[Row]:
-            enough, scores = 0.1 * gap * (1.0 + float(cost @ z)), stated.start + stated.slopes @ z
-            missing = shares * (loss(scores) - z[first:])
-            touched = [(float(scores[k]), k) for k in np.flatnonzero(missing > enough).tolist()]
-            self._touched += touched
-            return [tangent(*one) for one in touched]
+            found = []
+            for which, (share, slope, start) in enumerate(zip(shares, slopes, at_start, strict=True)):
+                score = start + float(slope @ z)
+                missing = float(loss(np.array(score))) - z[n + len(either) + which]
+                if share * missing > 0.1 * gap * (1.0 + float(cost @ z)):
+                    self._touched.append((score, which))
+                    found.append(tangent(score, which))
+            return found
 
         def tangent(score: float, which: int) -> Row:
             falls = 1.0 / (1.0 + math.exp(min(score, 700.0)))
-            row = falls * stated.slopes[which]
-            row[first + which] = 1.0
-            return row, float(loss(np.array(score))) + falls * (score - stated.start[which])
+            row = falls * slopes[which]
+            row[n + len(either) + which] = 1.0
+            return row, float(loss(np.array(score))) + falls * (score - at_start[which])
 
         known = [tangent(*one) for one in self._touched]
-        rows = np.vstack([stated.rows, *(row for row, _ in known)])
-        lower = np.concatenate([stated.lower, [least for _, least in known]])
-        found = solve_program(stated.program, cost, rows, lower, deadline=self.deadline, gap=gap, cuts=tangents)
+        rows = np.vstack([(absolute - effect)[either], (absolute + effect)[either], *(row for row, _ in known)])
+        lower = np.concatenate([program.start[either], -program.start[either], [least for _, least in known]])
+        found = solve_program(program, cost, rows, lower, deadline=self.deadline, gap=gap, cuts=tangents)
         if found is None:
             return None
-        return replace(found, value=float(self._weighted(found.row_raw[None], weight)[0]))
+        reached = float(self.responses.weighted(found.row_raw[None], weight)[0])
+        return Optimum(found.row_raw, reached, proven=reached - found.value <= 3.0 * gap * (1.0 + reached))
+
+    def _worth(self, weight: float) -> float:
+        return float(self.responses.weighted(self.action_set.factual_raw[None], weight)[0]) / weight

@@ -15,7 +15,8 @@ from app.recourse.actions.timing import Timing
 from app.recourse.features import Feature, FeatureSpace, FeatureType
 from app.recourse.models.linear import LinearModel
 from app.recourse.robustness.consistency_and_robustness import LossAndCost
-from app.recourse.search.trade_off import QUICK, TradeOff
+from app.recourse.search.branching import QUICK
+from app.recourse.search.trade_off import TradeOff
 from tests.recourse import oracle
 from tests.recourse.questions import CHECKED_AT_RANDOM, PROPERTY, Question, examples, questions, ruled_questions
 
@@ -85,6 +86,7 @@ def test_the_best_row_is_legal_and_nothing_legal_is_better(data: st.DataObject) 
         )
     ]
     assert best is not None
+    assert best.proven or question.action_set.is_coupled
     assert oracle.row_is_legal(
         question.space, question.factual_raw, best.row_raw, question.constraints, timing=question.timing
     )
@@ -108,6 +110,7 @@ def test_between_whole_numbers_the_best_row_is_that_of_all_rows(seed: int) -> No
     fact = np.zeros(5)
     best = TradeOff(action_set(space, fact), objective).best()
     assert best is not None
+    assert best.proven
     every = [
         by_definition(objective, space, np.array(row, dtype=float), fact)
         for row in itertools.product(range(4), repeat=5)
@@ -131,12 +134,27 @@ def test_a_row_that_the_rules_allow_is_not_the_best_for_that_reason() -> None:
 
 
 @given(data=st.data())
+@settings(PROPERTY, max_examples=examples(40))
+def test_the_general_solver_finds_nothing_better(data: st.DataObject) -> None:
+    question = data.draw(questions(bounded=data.draw(st.booleans())))
+    objective = data.draw(objectives(question))
+    problem = TradeOff(question.action_set, objective)
+    best = problem.best()
+    other = problem._by_program(objective.cost_weight)
+    assert (best is None) == (other is None)
+    if best is not None and other is not None:
+        assert best.value <= other.value * (1.0 + 1e-5) + 1e-7
+        if question.action_set.contains(other.row_raw[None])[0]:
+            assert other.value <= best.value * (1.0 + 1e-4) + 1e-5
+
+
+@given(data=st.data())
 @settings(PROPERTY, max_examples=examples(200))
 def test_under_rules_that_bind_nothing_legal_is_better(data: st.DataObject) -> None:
     question = data.draw(ruled_questions(bounded=True))
     objective = data.draw(objectives(question))
     problem = TradeOff(question.action_set, objective)
-    best, quick = problem.best(), problem.best(gap=QUICK)
+    best, quick = problem.best(), problem.best(effort=QUICK)
     options = [
         values(feature, float(fact), question.constraints, question.timing)
         for feature, fact in zip(question.space.features, question.factual_raw, strict=True)
