@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 FILE = Path(__file__).parents[1] / "app/api/answer_examples.json"
 
-OF_ONE_ANSWER = frozenset(("id", "created_at", "expires_at", "verified_at", "date", "valid_until", "elapsed_ms"))
+OF_ONE_ANSWER = frozenset(
+    ("id", "created_at", "expires_at", "verified_at", "date", "last", "reach_until", "valid_until", "elapsed_ms")
+)
 """What differs from answer to answer: the examples keep theirs."""
 
 
