@@ -48,7 +48,7 @@ class Language(InputPart):
     """The same where it allows one."""
     partly: str = "{name} in part"
     """A feature of which it ruled some values out."""
-    own_age: str = "your age on that day"
+    own_age: str = "your age then"
     """Of a day for which birthdays are counted."""
     below: str = "< {to}"
     """A share that is smaller than the smallest that can be written, ``{to}``."""

@@ -372,9 +372,7 @@ def test_a_reason_without_a_direction_is_not_compared_with_what_is_usual() -> No
     """A value below the average may have lowered the score because it is above that of many."""
     one = reason("amount", 23000.0) | {"direction": None}
     letter = written(reasons={"against": {"kind": "everyone", "records": 9}, "reasons": [one]})
-    assert "Loan amount: 20,800 EUR (on average, the model rates what they have higher) [R1]" in " ".join(
-        letter.split()
-    )
+    assert "Loan amount: 20,800 EUR (on average, theirs is rated higher) [R1]" in " ".join(letter.split())
     assert "usual" not in letter
     letter = written(reasons={"against": {"kind": "everyone", "records": 9}, "reasons": [reason("amount", 23000.0)]})
     assert "Loan amount too low (yours: 20,800 EUR; usual among them: 23,000 EUR) [R1]" in letter

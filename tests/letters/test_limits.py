@@ -1,11 +1,13 @@
 """What a letter says of the limits of what it says, in every language and regime that ships."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.letters.test_letter import FEATURES, JOB, LATE, REASONS, notice, reason, shipped, way, written
+from app.letters.regime import SHIPPED
+from tests.letters.test_letter import APPLICANT, FEATURES, JOB, LATE, REASONS, notice, reason, shipped, way, written
 
 LIMITS = {
     "en": {
@@ -95,8 +97,8 @@ def test_no_new_version_is_promised_for_a_value_to_state(language: str, said: st
 
 @pytest.mark.parametrize(
     ("language", "own", "birthday"),
-    [("en", "assumed of that day: your age on that day", "birthday"),
-     ("de", "angenommen für diesen Tag: Ihr Alter an diesem Tag", "Geburtstag")],
+    [("en", "assumed of that day: your age then", "birthday"),
+     ("de", "angenommen für diesen Tag: Ihr Alter dann", "Geburtstag")],
 )  # fmt: skip
 def test_birthdays_that_are_counted_are_no_reservation(language: str, own: str, birthday: str) -> None:
     for months, counted in ((24.0, True), (6.0, False)):
@@ -155,3 +157,16 @@ def test_a_small_reason_that_others_have_too_stands_alone_or_where_the_law_wants
                           ([reason("amount", 7680.0), large], True)):  # fmt: skip
         told = notice(shipped(regime), language, reasons={**REASONS, "reasons": reasons})
         assert any("Guarantor" in one.text or "Bürgschaft" in one.text for one in told.reasons) is said
+
+
+def test_no_sentence_is_glued_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of a template that ends with a tag loses its end, unless the tag keeps it."""
+    monkeypatch.setitem(notice.__globals__, "FEATURES", (FEATURES[0], JOB, *FEATURES[2:]))
+    monkeypatch.setitem(APPLICANT, "late", 2)
+    for language, regime in LATE:
+        letter = letter_of(language, regime, counterfactuals=[way(share=1.0, housing="owned")])
+        assert "differ. The yes holds" in letter or "anders sein. Das Ja gilt" in letter
+    for file in SHIPPED.iterdir():
+        if file.name.endswith(".txt") and file.name != "_letter.txt":
+            for line in file.read_text().splitlines():
+                assert not re.search(r"[^}]\{% (endif|endfor) %\}$", line), f"{file.name}: {line}"
