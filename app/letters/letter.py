@@ -7,26 +7,24 @@ from itertools import takewhile
 
 from app.letters import dates
 from app.letters.language import Language
-from app.letters.notice import Lender, Notice, NoticeReason, NoticeWay
+from app.letters.notice import Lender, Notice, NoticeWay
+from app.letters.reasons import compared_text, in_language, reasons_of, unnamed_share
 from app.questions.answers import Json
 from app.questions.ways import changes_in_order
 from app.recourse.actions.accepted_values import AcceptedValues
 from app.recourse.actions.phrases import fill
-from app.recourse.actions.sentences import change_text, title_text
+from app.recourse.actions.sentences import about_text, change_text, title_text
 from app.recourse.features import Better, Feature, RawValue
 from app.recourse.features.expression import parse_expression
 from app.recourse.method_run import UNSEEN_WARNING
 from app.recourse.models.score import PointScale
 from app.recourse.promise import promise_sentences, states_share
-from app.recourse.reasons import Departure, departure, is_unadvised, reason_text, usual_text, value_text
+from app.recourse.reasons import value_text
 from app.recourse.shares import digits_apart
 from app.recourse.solve import HORIZON
 
 MOST_STEPS = 5
 """Steps of a way in a letter; nobody takes more at the same time."""
-
-UNNAMED = 0.1
-"""Share of what counted from which on a letter says that it leaves something out."""
 
 ALL_REASONS = ("us",)
 """Regimes whose letters leave out no principal reason: comment 9(b)(2)-4 of Regulation B."""
@@ -88,7 +86,7 @@ def notice_of(
     answer, factual, lasting = facts.answer, facts.answer["factual"], _lasts(facts, offers=offer_share is not None)
     if lasting:  # as if time did not change the application
         facts = replace(facts, features=tuple(replace(one, moves_with_time=None) for one in facts.features))
-    features = {feature.name: _in(feature, language) for feature in facts.features}
+    features = {feature.name: in_language(feature, language) for feature in facts.features}
     valid_months, valid_until = dates.validity(answer)
     moving = [feature for feature in facts.features if dates.moves(feature, valid_months)]
     timed, last = bool(moving), dates.unchanged_until(answer, 0.0, facts.features, valid_until)
@@ -138,7 +136,7 @@ def notice_of(
         limited=bool(ruled_out) or any(((facts.question.get("wishes") or {}).get("exclude") or {}).values()),
         left_out=tuple(ruled_out.values()),
         likely_enough=ruled_out.get(relax["feature"] or relax["constraint"]) if relax and relax["sufficient"] else None,
-        longer=bool(relax and relax["sufficient"] and relax["constraint"] == HORIZON),
+        longer=_longer(relax, language),
         reach_until=dates.reach_until(answer, facts.question, facts.features, language),
         refused=factual is not None and not factual["favourable"],
         accepted=factual is not None and factual["favourable"],
@@ -147,9 +145,9 @@ def notice_of(
         least_points=None if fewer or points is None else accepts,
         most_points=accepts if fewer and points is not None else None,
         least_rating=None if facts.threshold is None else language.rating_text(facts.threshold, digits),
-        reasons=_reasons(facts.features, reasons["reasons"], language, whole=regime in ALL_REASONS),
-        compared_with=None if not reasons["reasons"] else _compared(reasons["against"], language),
-        unnamed=_unnamed(reasons, language),
+        reasons=reasons_of(facts.features, reasons["reasons"], language, whole=regime in ALL_REASONS),
+        compared_with=None if not reasons["reasons"] else compared_text(reasons["against"], language),
+        unnamed=unnamed_share(reasons, language),
         reported=tuple(_lines(known, facts.applicant, features, language)),
         unreported=tuple(title_text(features[name]) for name in unknown),
         ways=ways,
@@ -268,61 +266,11 @@ def _left_out(question: Json, features: Mapping[str, Feature], language: Languag
     return said
 
 
-def _in(feature: Feature, language: Language) -> Feature:
-    return feature if language.tag == "en" and "en" not in feature.words else feature.in_language(language.tag)
-
-
-def _reasons(
-    schema: Sequence[Feature], reasons: Sequence[Json], language: Language, *, whole: bool
-) -> tuple[NoticeReason, ...]:
-    """Each once: several features that a credit bureau does not know are one reason to a reader.
-
-    Unless the letter is `whole`, it leaves out small ones of which most others have the same, where others stand.
-    """
-    features = {one.name: one for one in schema}
-    told = [(one, _reason(one, features[one["feature"]], language)) for one in reasons]
-    clear = [said for one, said in told if whole or not (said.mixed and said.usual) or one.get("share", 1.0) >= UNNAMED]
-    found = clear or [said for _, said in told]
-    return tuple({one.text: one for one in reversed(found)}[text] for text in dict.fromkeys(one.text for one in found))
-
-
-def _unnamed(reasons: Json, language: Language) -> str | None:
-    """The share of features that are never named, where it is a tenth or no smaller than that of each reason."""
-    share = reasons.get("protected_share") or 0.0  # answers of earlier releases lack it
-    counts = reasons["reasons"] and share >= min(UNNAMED, *(one.get("share", 1.0) for one in reasons["reasons"]))
-    return language.percent_text(share) if counts and share else None
-
-
-def _reason(reason: Json, feature: Feature, language: Language) -> NoticeReason:
-    value_raw, usual = feature.parse(reason["value"]), reason["reference"]
-    usual_raw = float(usual) if feature.is_number and usual is not None else feature.parse(usual)
-    departed = differs = departure(feature, value_raw, usual_raw)
-    if departed is not None and "direction" in reason:  # answers of earlier releases lack it
-        departed = reason["direction"] and Departure(reason["direction"])
-    directed = departed is not None
-    better = is_unadvised(feature, departed or differs)  # by the words of the manifest, whatever the language
-    departed = None if better else departed
-    feature = _in(feature, language)
-    value, usual = (
-        text_of(feature, raw, language.phrases) for text_of, raw in ((value_text, value_raw), (usual_text, usual_raw))
-    )
-    # Two levels say nothing beside each other; numbers may read alike once they are rounded.
-    compared = (directed or better) and value != usual and (feature.is_number or len(feature.levels) > 2)
-    text = reason_text(feature, value_raw, departed, language.phrases)
-    known = bool(value) and value_raw not in feature.states_raw
-    mixed = known and not feature.reason.text and departed is None
-    return NoticeReason(
-        code=reason["code"],
-        text=text,
-        value=value if compared and (mixed or not text.endswith(value)) else None,
-        usual=usual if compared or (mixed and value == usual) else None,
-        mixed=mixed,
-    )
-
-
-def _compared(against: Json, language: Language) -> str:
-    text = {"accepted": language.accepted, "everyone": language.everyone}[against["kind"]]
-    return text.replace("{n}", language.count_text(against["records"]))
+def _longer(relax: Json | None, language: Language) -> str | None:
+    if not relax or not relax["sufficient"] or relax["constraint"] != HORIZON:
+        return None
+    months = relax.get("takes_months")  # answers of earlier releases have none
+    return about_text(months, language.phrases) if months else ""
 
 
 def _aged(facts: Facts, one: Json) -> list[Feature]:

@@ -36,7 +36,7 @@ class NoticeReason(AnswerPart):
     code: str | None
     """The lender's own code."""
     text: str
-    """The reason as a sentence or phrase."""
+    """The reason in words."""
     value: str | None
     """The applicant's; null where `text` says it, or without `usual`; if `mixed`, better than that."""
     usual: str | None
@@ -137,24 +137,24 @@ class Notice(AnswerPart):
     """What it rules out."""
     likely_enough: str | None
     """What of that seems enough alone."""
-    longer: bool
-    """Whether more time is enough."""
+    longer: str | None
+    """How long it takes with more time; empty if unknown."""
     reach_until: str | None
-    """By when changes must be possible; null where none takes time."""
+    """By when changes must be possible, if that matters."""
     rating: str | None
     """How the model rates the application, from 0 to 100."""
     least_rating: str | None
     """Least rating that it accepts."""
     points: str | None
-    """Its points today; null for a model without."""
+    """Its points today; null without."""
     least_points: str | None
     """The fewest that it accepts; null where fewer are better."""
     most_points: str | None
-    """The most that it accepts, where fewer are better."""
+    """The most, where fewer are better."""
     reasons: tuple[NoticeReason, ...]
     """The most important first."""
     compared_with: str | None
-    """Whom the reasons compare the applicant with."""
+    """Whom reasons compare with."""
     unnamed: str | None
     """Share of what lowered the score that is not named; null where small."""
     reported: tuple[str, ...]

@@ -259,9 +259,9 @@ class _Question:
         if found is None or not found.found:
             relax = replace(verdict.relax, sufficient=False)
         else:
-            months = months_text(min(one.takes_months for one in found.result.counterfactuals))
-            text = f"{verdict.relax.text.removesuffix('.')}: an answer that takes {months} was found."
-            relax = replace(verdict.relax, sufficient=True, text=text)
+            months = min(one.takes_months for one in found.result.counterfactuals)
+            text = f"{verdict.relax.text.removesuffix('.')}: an answer that takes {months_text(months)} was found."
+            relax = replace(verdict.relax, sufficient=True, text=text, takes_months=months)
         return replace(result, verdict=replace(verdict, relax=relax))
 
     def _best_beginning(

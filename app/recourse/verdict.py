@@ -83,12 +83,14 @@ class Relaxation(AnswerPart):
     """`immutable`, `direction`, `bounds`, `max_change`, `least_change`, `max_changes`, `horizon_months`, `exclude` or
     `must_include`: one that the request sets, but `horizon_months` also where it sets none."""
     feature: str | None
-    """The feature it binds; null for `max_changes`, `horizon_months` and sets of features that `exclude` names."""
+    """The feature it binds; null for `max_changes`, `horizon_months` and sets that `exclude` names."""
     sufficient: bool
     """Whether removing it alone makes a favourable record possible under the local model; of `horizon_months`, whether
-    an answer that takes longer was found."""
+    an answer was found."""
     text: str
     """The advice as a sentence."""
+    takes_months: float | None = None
+    """How long that answer takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,9 @@ def test_that_nothing_was_found_is_told_with_what_was_nearest_and_what_would_hel
     assert (told["status"], told["reason"], told["detail"]) == ("not_found", "infeasible_constraints", "No.")
     assert told["nearest"]["applicant"] == {"amount": 2000, "housing": "rented"}
     assert (told["nearest"]["score"], told["nearest"]["favourable"]) == (-0.1, False)
-    assert told["relax"] == {"constraint": "bounds", "feature": "amount", "sufficient": True, "text": "Ask for less."}
+    assert told["relax"] == {
+        "constraint": "bounds", "feature": "amount", "sufficient": True, "text": "Ask for less.", "takes_months": None,
+    }  # fmt: skip
     assert told["surrogate"] is None
     json.dumps(told, allow_nan=False)
 

@@ -295,7 +295,7 @@ def test_a_short_horizon_is_what_the_person_can_relax() -> None:
     assert verdict is not None
     assert verdict.relax is not None
     assert (verdict.relax.constraint, verdict.relax.feature) == ("horizon_months", None)
-    assert verdict.relax.sufficient
+    assert (verdict.relax.sufficient, verdict.relax.takes_months) == (True, 9.0)
     assert verdict.relax.text == (
         "Taking longer than 2 months would help most: an answer that takes 9 months was found."
     )
