@@ -8,7 +8,7 @@ from itertools import takewhile
 from app.letters import dates
 from app.letters.language import Language
 from app.letters.notice import Lender, Notice, NoticeWay
-from app.letters.reasons import compared_text, in_language, reasons_of, unnamed_share
+from app.letters.principal import compared_text, in_language, reasons_of, unnamed_share
 from app.questions.answers import Json
 from app.questions.ways import changes_in_order
 from app.recourse.actions.accepted_values import AcceptedValues
