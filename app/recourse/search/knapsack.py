@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Sequence
 from functools import cached_property
+from heapq import nlargest
 from operator import mul
 from typing import NamedTuple
 
@@ -174,6 +175,10 @@ class _Search:
         plain = self._filled(node, self.knapsack.order, 0.0)
         if len(plain.moving) <= node.left:
             return plain
+        most = list(map(mul, self.knapsack.gains, node.high))
+        reach = sum(gain for gain, used in zip(most, node.used, strict=True) if used)
+        if reach + sum(nlargest(node.left, (most[k] for k, used in enumerate(node.used) if not used))) < self.need:
+            return plain._replace(cost=math.inf)
         priced = self._filled(node, *self.priced)
         moving = priced.moving if len(priced.moving) > node.left else plain.moving
         return plain._replace(cost=max(plain.cost, priced.cost), moving=moving)
