@@ -153,6 +153,8 @@ def test_a_way_without_a_value_that_may_be_stated_says_so(
         monkeypatch.setitem(notice.__globals__, "FEATURES", features)
         letter = letter_of(language, counterfactuals=[way(guarantor=True)])
         assert (said in letter, worse in letter) == (provide, provide)
+        both = letter_of(language, counterfactuals=[way(guarantor=True), way(2, amount=15700)])
+        assert both.count(said) == provide, "once of several"
 
 
 @pytest.mark.parametrize(("language", "regime"), LATE)
