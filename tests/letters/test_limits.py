@@ -177,3 +177,10 @@ def test_no_sentence_is_glued_to_the_next(monkeypatch: pytest.MonkeyPatch) -> No
         if file.name.endswith(".txt") and file.name != "_letter.txt":
             for line in file.read_text().splitlines():
                 assert not re.search(r"[^}]\{% (endif|endfor) %\}$", line), f"{file.name}: {line}"
+
+
+@pytest.mark.parametrize("language", sorted(LIMITS))
+def test_every_language_fills_every_sentence(language: str) -> None:
+    base, filled = ((SHIPPED / name).read_text() for name in ("_letter.txt", f"_letter.{language}.txt"))
+    blocks, own = (set(re.findall(r"{% block (\w+)", text)) for text in (base, filled))
+    assert blocks - own == {"notices"}, "which only some regimes have"
