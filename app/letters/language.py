@@ -46,7 +46,7 @@ class Language(InputPart):
     """Changes that the request ruled out."""
     two_at_once: str = "more than one change at once"
     """The same where it allows one."""
-    partly: str = "{name} in part"
+    partly: str = "some values of “{name}”"
     """A feature of which it ruled some values out."""
     own_age: str = "your age then"
     """Of a day for which birthdays are counted."""

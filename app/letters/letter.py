@@ -83,13 +83,14 @@ def notice_of(
     offer_share : least share of what was asked for that the answer's offer has in a letter; None for a letter without
         offers
     """
-    answer, factual, lasting = facts.answer, facts.answer["factual"], _lasts(facts, offers=offer_share is not None)
-    if lasting:  # as if time did not change the application
-        facts = replace(facts, features=tuple(replace(one, moves_with_time=None) for one in facts.features))
-    features = {feature.name: in_language(feature, language) for feature in facts.features}
+    answer, factual = facts.answer, facts.answer["factual"]
     valid_months, valid_until = dates.validity(answer)
-    moving = [feature for feature in facts.features if dates.moves(feature, valid_months)]
-    timed, last = bool(moving), dates.unchanged_until(answer, 0.0, facts.features, valid_until)
+    lasting, in_time = _lasts(facts, valid_months, offers=offer_share is not None), facts
+    if lasting:  # as if time did not change the application
+        in_time = replace(facts, features=tuple(replace(one, moves_with_time=None) for one in facts.features))
+    features = {feature.name: in_language(feature, language) for feature in facts.features}
+    moving = [feature for feature in in_time.features if dates.moves(feature, valid_months)]
+    timed, last = bool(moving), dates.unchanged_until(answer, 0.0, in_time.features, valid_until)
     digits = digits_apart(facts.threshold, _probabilities(answer))
     found = [one for one in answer["counterfactuals"] if len(_steps(one)) <= MOST_STEPS]
     promises = [_promise(facts, one["validity"], features, language, states=_states(facts, one)) for one in found]
@@ -97,7 +98,17 @@ def notice_of(
     same = takewhile(lambda said: len(set(said)) == 1, zip(*promises, strict=False))
     alike = [said[0] for said in same] if len(promises) > 1 else []
     ways = tuple(
-        _way(facts, one, number, features, language, (valid_months, valid_until), timed, digits, said[len(alike) :])
+        _way(
+            facts if _takes(one) > valid_months else in_time,
+            one,
+            number,
+            features,
+            language,
+            (valid_months, valid_until),
+            timed,
+            digits,
+            said[len(alike) :],
+        )
         for number, (one, said) in enumerate(zip(found, promises, strict=True), start=1)
     )
     birthdays_counted = bool(ways) and all(
@@ -129,7 +140,7 @@ def notice_of(
         timed=timed,
         last=None if last is None else language.date_text(last),
         today=tuple(_lines([one.name for one in moving if not one.protected], facts.applicant, features, language)),
-        years=any(map(dates.by_years, facts.features)) and (bool(offer) or not birthdays_counted),
+        years=any(map(dates.by_years, in_time.features)) and (bool(offer) or not birthdays_counted),
         unseen=any(UNSEEN_WARNING in warning for warning in answer.get("warnings", ())),
         precluded=(answer.get("precluded") or {}).get("status") == "proven",
         accepts_some=bool((answer.get("nearest") or {}).get("favourable")),
@@ -160,11 +171,17 @@ def notice_of(
     )
 
 
-def _lasts(facts: Facts, *, offers: bool) -> bool:
-    """Whether time changes the application, and no yes of a letter, with offers or without, depends on that."""
+def _lasts(facts: Facts, valid_months: float, *, offers: bool) -> bool:
+    """Whether time changes the application, and no yes depends on that which a letter promises, offers included."""
     moving = any(one.moves_with_time for one in facts.features)
-    yes = [*facts.answer["counterfactuals"], *filter(None, [facts.answer.get("offer") if offers else None])]
+    yes = [one for one in facts.answer["counterfactuals"] if _takes(one) <= valid_months]
+    yes += filter(None, [facts.answer.get("offer") if offers else None])
     return moving and bool(yes) and all(one.get("lasts") for one in yes)  # answers of earlier releases do not say
+
+
+def _takes(one: Json) -> float:
+    """Months that a way takes; answers of earlier releases lack them."""
+    return float(one.get("takes_months", 0.0))
 
 
 def _lines(
@@ -304,11 +321,14 @@ def _steps(one: Json) -> list[str]:
 def _enough(one: Json) -> int | None:
     """After how many steps today's model says yes; None where it takes all of them, or was not asked.
 
-    None also where a value is to be stated. That is no margin: the model may refuse what is stated.
+    None also where the others are no margin: a value to state, which the model may refuse, and what raises no score.
     """
     steps = one.get("steps") or []
     first = next((k for k, step in enumerate(steps, start=1) if step["favourable"]), len(steps))
-    return first if first < len(steps) and all(change["from"] is not None for change in one["changes"]) else None
+    if first == len(steps) or any(change["from"] is None for change in one["changes"]):
+        return None
+    scores = [step.get("score") for step in (steps[first - 1], steps[-1])]  # answers of earlier releases lack them
+    return first if None in scores or scores[0] < scores[1] else None
 
 
 def _way(
@@ -318,7 +338,7 @@ def _way(
     valid_months, valid_until = validity
     # Answers of earlier releases lack some of these.
     current = one["validity"]["current"]
-    months, points = one.get("takes_months", 0.0), current.get("points")
+    months, points = _takes(one), current.get("points")
     accepted = {c["feature"]: _accepted(c["accepted"]) for c in one["changes"] if c.get("accepted")}
     known, aged, steps = not _states(facts, one), _aged(facts, one), _steps(one)
     moving = [
@@ -351,8 +371,8 @@ def _way(
         last=language.date_text(max(until, last or until)) if dated and not late else None,
         counted=(*own_age, *_lines(moving, one["applicant"], features, language)) if dated else (),
         unstated=tuple(
-            title_text(features[name]) for name, raw in facts.applicant.items() if raw is None and name not in steps
-            and (features[name].provide or any(name in _steps(other) for other in facts.answer["counterfactuals"]))
+            title_text(features[name]) for name, raw in facts.applicant.items()
+            if raw is None and name not in steps and name not in facts.reported and not features[name].protected
         ),
         birthday=not steps and bool(aged) and all(map(dates.by_years, aged)),
         enough=enough,

@@ -1,6 +1,7 @@
 """The principal reasons of a letter, in words."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from app.letters.language import Language
 from app.letters.notice import NoticeReason
@@ -22,14 +23,16 @@ def reasons_of(
 ) -> tuple[NoticeReason, ...]:
     """Each once: several features that a credit bureau does not know are one reason to a reader.
 
-    Unless the letter is `whole`, it leaves out small ones of which most others have the same, where others stand.
+    Unless the letter is `whole`, it ends before a small one of which most others have the same.
     """
     features = {one.name: one for one in schema}
     told = [(one, _reason(one, features[one["feature"]], language)) for one in reasons]
-    common = [
-        said for one, said in told if said.mixed and not said.value and said.usual and one.get("share", 1.0) < UNNAMED
-    ]
-    found = [said for _, said in told if whole or said not in common] or common
+
+    def common(one: Json, said: NoticeReason) -> bool:
+        return bool(said.mixed and not said.value and said.usual) and one.get("share", 1.0) < UNNAMED
+
+    # The most important ones, one after the other: none of those that follow counted more than one left out.
+    found = [said for _, said in takewhile(lambda one: whole or not common(*one), told)] or [said for _, said in told]
     return tuple({one.text: one for one in reversed(found)}[text] for text in dict.fromkeys(one.text for one in found))
 
 

@@ -18,6 +18,7 @@ from app.recourse.features import (
     FeatureSpace,
     FeatureType,
     MaxChange,
+    MovesWithTime,
     ReasonWords,
     Sentence,
     Takes,
@@ -223,8 +224,14 @@ ALL = (
 FOUR = tuple(feature for feature in ALL if feature.name in ("duration", "amount", "personal_status_sex", "age"))
 """The four that the papers use, 7 encoded columns."""
 
-LENDER = tuple(feature for feature in ALL if feature.name != "installment_rate")
-"""What a lender can ask about other terms: a smaller loan is a smaller share of the income, which the data lack."""
+OLDER = MovesWithTime(per_year=1)
+LENDER = tuple(
+    replace(one, change=Change.NONE, moves_with_time=OLDER) if one.name == "age" else one
+    for one in ALL
+    if one.name != "installment_rate"
+)
+"""What a lender can ask about other terms: a smaller loan is a smaller share of the income, which the data lack. An age
+moves with time, unlike in the papers."""
 
 FEATURES = {"all": ALL, "four": FOUR, "lender": LENDER}
 """The schemas, as `train.py --features` names them."""

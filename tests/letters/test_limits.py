@@ -120,6 +120,7 @@ def test_more_time_is_no_other_change_and_is_said(language: str, long: str, apar
         letter = letter_of(language, counterfactuals=[], relax=relax | known)
         assert apart in letter
         assert (long in letter) is bool(known)
+        assert "We do not promise that yes" in letter or "Dieses Ja sagen wir nicht zu" in letter
 
 
 @pytest.mark.parametrize(("language", "said"), [("en", "loan applied for"), ("de", "einen Kredit (auch diesen)")])
@@ -144,17 +145,14 @@ def test_who_may_choose_reads_that_the_days_are_those_of_the_way(
 
 
 @pytest.mark.parametrize(("language", "said"), [("en", "not stated (Housing)"), ("de", "angegeben haben (Wohnen)")])
-def test_a_way_without_a_value_that_may_be_stated_says_so(
-    language: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_way_without_a_value_of_the_application_says_so(language: str, said: str) -> None:
+    """What the bureau did not know is said elsewhere."""
     worse = {"en": "the result may be better or worse", "de": "Das Ergebnis kann besser oder schlechter sein"}[language]
-    for provide in (True, False):
-        features = (*FEATURES[:3], replace(FEATURES[3], provide=provide), FEATURES[4])
-        monkeypatch.setitem(notice.__globals__, "FEATURES", features)
-        letter = letter_of(language, counterfactuals=[way(guarantor=True)])
-        assert (said in letter, worse in letter) == (provide, provide)
-        both = letter_of(language, counterfactuals=[way(guarantor=True), way(2, amount=15700)])
-        assert both.count(said) == provide, "once of several"
+    for reported in ((), ("housing",)):
+        letter = letter_of(language, counterfactuals=[way(guarantor=True)], reported=reported)
+        assert (said in letter, worse in letter) == (not reported, not reported)
+        both = letter_of(language, counterfactuals=[way(guarantor=True), way(2, amount=15700)], reported=reported)
+        assert both.count(said) == (not reported), "once of several"
 
 
 @pytest.mark.parametrize(("language", "regime"), LATE)
@@ -164,6 +162,9 @@ def test_a_small_reason_that_others_have_too_stands_alone_or_where_the_law_wants
                           ([reason("amount", 7680.0), large], True)):  # fmt: skip
         told = notice(shipped(regime), language, reasons={**REASONS, "reasons": reasons})
         assert any("Guarantor" in one.text or "Bürgschaft" in one.text for one in told.reasons) is said
+    ranked = [reason("amount", 7680.0), small, reason("late", 0.9) | {"share": 0.08}]
+    told = notice(shipped(regime), language, reasons={**REASONS, "reasons": ranked})
+    assert len(told.reasons) == (3 if regime == "us" else 1), "none follows of which one that counted more is left out"
 
 
 def test_no_sentence_is_glued_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
