@@ -85,14 +85,15 @@ def notice_of(
     """
     answer, factual = facts.answer, facts.answer["factual"]
     valid_months, valid_until = dates.validity(answer)
-    lasting, in_time = _lasts(facts, valid_months, offers=offer_share is not None), facts
+    features = {feature.name: in_language(feature, language) for feature in facts.features}
+    found = [one for one in answer["counterfactuals"] if len(_steps(one)) <= MOST_STEPS]
+    offer = () if offer_share is None else _offer(facts, found, features, language, offer_share)
+    lasting, in_time = _lasts(facts, [*found, answer["offer"]] if offer else found, valid_months), facts
     if lasting:  # as if time did not change the application
         in_time = replace(facts, features=tuple(replace(one, moves_with_time=None) for one in facts.features))
-    features = {feature.name: in_language(feature, language) for feature in facts.features}
     moving = [feature for feature in in_time.features if dates.moves(feature, valid_months)]
     timed, last = bool(moving), dates.unchanged_until(answer, 0.0, in_time.features, valid_until)
     digits = digits_apart(facts.threshold, _probabilities(answer))
-    found = [one for one in answer["counterfactuals"] if len(_steps(one)) <= MOST_STEPS]
     promises = [_promise(facts, one["validity"], features, language, states=_states(facts, one)) for one in found]
     # What is said first of all of them, and so the smallest number.
     same = takewhile(lambda said: len(set(said)) == 1, zip(*promises, strict=False))
@@ -118,7 +119,6 @@ def notice_of(
     left_out = len(found) < len(answer["counterfactuals"])
     known, unknown = _by_knowledge(facts)
     ruled_out, relax = _left_out(facts.question, features, language), answer.get("relax")
-    offer = () if offer_share is None else _offer(facts, found, features, language, offer_share)
     probability, points = factual and factual["probability"], factual and factual.get("points")
     accepts = None if facts.scale is None else language.points_text(facts.scale.threshold, facts.scale.threshold)
     fewer = facts.scale is not None and facts.scale.fewer
@@ -171,11 +171,10 @@ def notice_of(
     )
 
 
-def _lasts(facts: Facts, valid_months: float, *, offers: bool) -> bool:
-    """Whether time changes the application, and no yes depends on that which a letter promises, offers included."""
+def _lasts(facts: Facts, said: Sequence[Json], valid_months: float) -> bool:
+    """Whether time changes the application, but no yes among the ways and offers of a letter that end in time."""
     moving = any(one.moves_with_time for one in facts.features)
-    yes = [one for one in facts.answer["counterfactuals"] if _takes(one) <= valid_months]
-    yes += filter(None, [facts.answer.get("offer") if offers else None])
+    yes = [one for one in said if _takes(one) <= valid_months]
     return moving and bool(yes) and all(one.get("lasts") for one in yes)  # answers of earlier releases do not say
 
 
@@ -321,14 +320,11 @@ def _steps(one: Json) -> list[str]:
 def _enough(one: Json) -> int | None:
     """After how many steps today's model says yes; None where it takes all of them, or was not asked.
 
-    None also where the others are no margin: a value to state, which the model may refuse, and what raises no score.
+    None also where a value is to be stated. That is no margin: the model may refuse what is stated.
     """
     steps = one.get("steps") or []
     first = next((k for k, step in enumerate(steps, start=1) if step["favourable"]), len(steps))
-    if first == len(steps) or any(change["from"] is None for change in one["changes"]):
-        return None
-    scores = [step.get("score") for step in (steps[first - 1], steps[-1])]  # answers of earlier releases lack them
-    return first if None in scores or scores[0] < scores[1] else None
+    return first if first < len(steps) and all(change["from"] is not None for change in one["changes"]) else None
 
 
 def _way(
@@ -371,7 +367,7 @@ def _way(
         last=language.date_text(max(until, last or until)) if dated and not late else None,
         counted=(*own_age, *_lines(moving, one["applicant"], features, language)) if dated else (),
         unstated=tuple(
-            title_text(features[name]) for name, raw in facts.applicant.items()
+            title_text(features[name]) for name, raw in one["applicant"].items()
             if raw is None and name not in steps and name not in facts.reported and not features[name].protected
         ),
         birthday=not steps and bool(aged) and all(map(dates.by_years, aged)),

@@ -185,3 +185,24 @@ def test_every_language_fills_every_sentence(language: str) -> None:
     base, filled = ((SHIPPED / name).read_text() for name in ("_letter.txt", f"_letter.{language}.txt"))
     blocks, own = (set(re.findall(r"{% block (\w+)", text)) for text in (base, filled))
     assert blocks - own == {"notices"}, "which only some regimes have"
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_what_a_step_makes_known_is_not_missing(language: str) -> None:
+    """Such as a share of an income that the applicant states."""
+    without = {"en": "not stated (Housing)", "de": "angegeben haben (Wohnen)"}[language]
+    one = way(guarantor=True)
+    assert without in letter_of(language, counterfactuals=[one])
+    one["applicant"]["housing"] = "owned"
+    assert without not in letter_of(language, counterfactuals=[one])
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_an_offer_that_is_not_printed_takes_nothing_from_a_way_that_lasts(language: str) -> None:
+    """It is too small to be printed."""
+    birthday = {"en": "birthday", "de": "Geburtstag"}[language]
+    small = {"terms": {"amount": 100}, "applicant": APPLICANT | {"amount": 100}, "lasts": False}
+    told = notice(shipped("general"), language, states_offer=True, offer=small,
+                  counterfactuals=[way(guarantor=True) | {"lasts": True}])  # fmt: skip
+    assert told.offer == ()
+    assert birthday not in shipped("general").text(told)
