@@ -80,7 +80,7 @@ def kept_by_others(loaded: LoadedModel, found: list[Counterfactual]) -> np.ndarr
     return np.asarray(np.mean(kept, axis=0))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_what_is_promised_of_noisy_trees_is_what_models_of_other_records_keep(tmp_path: Path) -> None:
     model = registered(tmp_path, noisy, records=RECORDS)
     halves = rehearse(model, CHOICES).halves

@@ -964,7 +964,7 @@ def test_what_alone_is_likely_enough_is_named(language: str, said: tuple[str, st
 
 
 @pytest.mark.parametrize(
-    ("language", "said"), [("en", "For all ways, left out of"), ("de", "Für alle Wege gilt: Nicht")]
+    ("language", "said"), [("en", "For all ways, left out of"), ("de", "Für alle Wege gilt: Bei der Suche")]
 )
 def test_what_was_left_out_is_left_out_of_all_ways(language: str, said: str) -> None:
     asked = {"constraints": {"immutable": ["housing"]}}

@@ -206,3 +206,13 @@ def test_an_offer_that_is_not_printed_takes_nothing_from_a_way_that_lasts(langua
                   counterfactuals=[way(guarantor=True) | {"lasts": True}])  # fmt: skip
     assert told.offer == ()
     assert birthday not in shipped("general").text(told)
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "only some of the steps"), ("de", "nur einen Teil umsetzen")])
+def test_a_part_of_a_margin_is_asked_about_first(language: str, said: str) -> None:
+    """The model has not accepted every part of it."""
+    for enough in (1, 2, 3):
+        one = way(amount=15700, guarantor=True, late=0)
+        one["steps"] = [{"feature": name, "favourable": k >= enough, "score": 0.1}
+                        for k, name in enumerate(("amount", "guarantor", "late"), start=1)]  # fmt: skip
+        assert (said in letter_of(language, counterfactuals=[one])) is (enough == 1)
