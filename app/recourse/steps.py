@@ -52,13 +52,15 @@ def with_lasting(actions: ActionSet, meter: Meter, found: Sequence[Counterfactua
     This takes at most one model call, and none of a remote model. Where time or budget are used up, nothing is known.
     """
     clock, days = actions.clock, list[Float[np.ndarray, "n p"]]()
+    if meter.black_box.remote is not None or not clock.passive.any():
+        return list(found)
     for one in found:
         enough = next((step.row_raw for step in one.steps or () if step.score is not None and step.score >= 0.0), None)
         chosen = [*_stated(actions, one), *([] if enough is None else [enough])]
         own = [] if one.takes_months > clock.valid_months else [clock.until_expiry(row_raw) for row_raw in chosen]
         days.append(np.concatenate(own) if own else np.empty((0, actions.space.p)))
     rows_raw = np.concatenate(days) if days else np.empty((0, actions.space.p))
-    if meter.black_box.remote is not None or not len(rows_raw):
+    if not len(rows_raw):
         return list(found)
     try:
         accepted = meter.black_box.accepts(meter.score_raw(rows_raw))
