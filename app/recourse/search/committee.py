@@ -39,8 +39,6 @@ VERIFIED = 40
 """Combinations that are scored for real in each round."""
 FURTHER = 16
 """Amounts by which a number goes further in place of another change."""
-CAUTION = 0.25
-"""Share of the typical score of the real combinations by which estimates must exceed 0, where they were too hopeful."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,35 +157,23 @@ class CommitteeSearch:
 
     def _go_on(self, base: Float[np.ndarray, "p"]) -> None:
         scores = self._score(base[None])[0]
-        caution = 0.0
         for round_ in range(ROUNDS):
             if time.monotonic() >= self._until or (self.best is None and round_ >= self._patience):
                 return
-            before = self.best
-            levels = self._round(base, scores, caution)
-            if self.best is not before and self.best is not None:
-                caution = 0.0
-            elif self.best is not None and np.array_equal(base, self.best.row_raw):
-                # Combinations that looked good enough were refused: ask for more, once.
-                if caution or not levels.size or levels.max() >= 0.0:
-                    return
-                caution = CAUTION * float(np.abs(np.median(levels)))
+            self._round(base, scores)
             onwards = self.best or self.nearest
-            if onwards is None or (self.best is None and np.array_equal(base, onwards.row_raw)):
+            if onwards is None or np.array_equal(base, onwards.row_raw):
                 return
             base = onwards.row_raw
             scores = self._score(base[None])[0]
 
-    def _round(
-        self, base: Float[np.ndarray, "p"], scores: Float[np.ndarray, "m"], caution: float
-    ) -> Float[np.ndarray, "n"]:
-        """Score every single move from a base record, then the best combinations of them; the levels of the latter."""
+    def _round(self, base: Float[np.ndarray, "p"], scores: Float[np.ndarray, "m"]) -> None:
+        """Score every single move from a base record, then the best combinations of them."""
         moves = self._moves(base)
-        if not len(moves):
-            return np.empty(0)
-        gains = self._score(moves) - scores
-        combined = self._combined(base, scores, moves, gains, caution)
-        return self._levels.of(self._score(combined)) if len(combined) else np.empty(0)
+        if len(moves):
+            combined = self._combined(base, scores, moves, self._score(moves) - scores)
+            if len(combined):
+                self._score(combined)
 
     def _score(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
         """Scores of all models; the best of the accepted rows is kept."""
@@ -283,7 +269,6 @@ class CommitteeSearch:
         scores: Float[np.ndarray, "m"],
         moves: Float[np.ndarray, "n p"],
         gains: Float[np.ndarray, "n m"],
-        caution: float,
     ) -> Float[np.ndarray, "c p"]:
         """Legal combinations of moves, cheapest first, whose scores would be enough if gains added up.
 
@@ -319,7 +304,7 @@ class CommitteeSearch:
             allowed = (used.astype(float) @ touched.T.astype(float) == 0.0) & (tried < limit) & (number <= most)
             before, move = np.nonzero(allowed)
             combined, costs, counts = combined[before] + gains[move], tried[allowed], number[allowed]
-            levels = self._levels.of(combined) - caution
+            levels = self._levels.of(combined)
             enough = levels >= 0.0
             promise = np.where(enough, np.inf, costs + np.maximum(-levels, 0.0) / rate)
             good = np.flatnonzero(enough)[np.argsort(costs[enough], kind="stable")[:VERIFIED]].tolist()
