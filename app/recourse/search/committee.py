@@ -156,24 +156,20 @@ class CommitteeSearch:
                 return
 
     def _go_on(self, base: Float[np.ndarray, "p"]) -> None:
-        scores = self._score(base[None])[0]
+        """Score every single move from a base record, then the best combinations of them; go on from the best."""
         for round_ in range(ROUNDS):
+            scores = self._score(base[None])[0]
             if time.monotonic() >= self._until or (self.best is None and round_ >= self._patience):
                 return
-            self._round(base, scores)
+            moves = self._moves(base)
+            if len(moves):
+                combined = self._combined(base, scores, moves, self._score(moves) - scores)
+                if len(combined):
+                    self._score(combined)
             onwards = self.best or self.nearest
             if onwards is None or np.array_equal(base, onwards.row_raw):
                 return
             base = onwards.row_raw
-            scores = self._score(base[None])[0]
-
-    def _round(self, base: Float[np.ndarray, "p"], scores: Float[np.ndarray, "m"]) -> None:
-        """Score every single move from a base record, then the best combinations of them."""
-        moves = self._moves(base)
-        if len(moves):
-            combined = self._combined(base, scores, moves, self._score(moves) - scores)
-            if len(combined):
-                self._score(combined)
 
     def _score(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n m"]:
         """Scores of all models; the best of the accepted rows is kept."""
