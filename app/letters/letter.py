@@ -26,9 +26,6 @@ from app.recourse.solve import HORIZON
 MOST_STEPS = 5
 """Steps of a way in a letter; nobody takes more at the same time."""
 
-LONGEST = 36.0
-"""Months of the changes that take longer than asked; nobody waits more than three years for a loan."""
-
 ALL_REASONS = ("us",)
 """Regimes whose letters leave out no principal reason: comment 9(b)(2)-4 of Regulation B."""
 
@@ -289,8 +286,6 @@ def _longer(relax: Json | None, language: Language) -> str | None:
     if not relax or not relax["sufficient"] or relax["constraint"] != HORIZON:
         return None
     months = relax.get("takes_months")  # answers of earlier releases have none
-    if months and months > LONGEST:
-        return None
     return about_text(months, language.phrases) if months else ""
 
 

@@ -121,8 +121,6 @@ def test_more_time_is_no_other_change_and_is_said(language: str, long: str, apar
         assert apart in letter
         assert (long in letter) is bool(known)
         assert "We do not promise that yes" in letter or "Dieses Ja sagen wir nicht zu" in letter
-    for months, said in ((36.0, True), (37.0, False)):
-        assert (apart in letter_of(language, counterfactuals=[], relax=relax | {"takes_months": months})) is said
 
 
 @pytest.mark.parametrize(("language", "said"), [("en", "loan applied for"), ("de", "einen Kredit (auch diesen)")])
