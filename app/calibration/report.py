@@ -49,7 +49,7 @@ class Kept(AnswerPart):
     kept: float | None
     """Share that the next version accepts; null without promises."""
     interval: tuple[float, float] | None
-    """95 % confidence interval of `kept`, for this next version alone; null without promises."""
+    """95 % interval of `kept`, for this next version alone; null without promises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

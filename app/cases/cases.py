@@ -28,7 +28,7 @@ from app.ledger.given import GivenRecourse
 from app.ledger.ledger import NewRecord
 from app.ledger.recorder import Recorder
 from app.ledger.rows import Link, Record
-from app.letters.letter import version_of
+from app.letters.facts import version_of
 from app.letters.notices import Notices
 from app.models.models import Models
 from app.questions.answers import Json, ModelVersion, encoded, plain

@@ -8,7 +8,7 @@ from jinja2 import Environment, StrictUndefined
 
 from app.cases.case import CaseFile
 from app.errors import RecourseError
-from app.letters.letter import version_of
+from app.letters.facts import version_of
 from app.models.models import Models
 from app.questions.answers import plain
 from app.questions.ways import changes_in_order

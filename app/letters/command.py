@@ -32,8 +32,8 @@ def notice(
     os.environ.update(ONE_THREAD)
     settings = read_settings()
     from app.ledger.entries import personal_data
+    from app.letters.facts import version_of
     from app.letters.given import lender_of, missing_reasons, notice_about, offer_share_of
-    from app.letters.letter import version_of
     from app.letters.regime import Templates
     from app.questions import use_cases
     from app.registry.ref import ModelRef, Store

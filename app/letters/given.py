@@ -6,7 +6,8 @@ from typing import Any
 
 from app.errors import NoticeIncomplete
 from app.keys.keys import may_read_scores
-from app.letters.letter import ALL_REASONS, Facts, notice_of
+from app.letters.facts import Facts
+from app.letters.letter import ALL_REASONS, notice_of
 from app.letters.notice import Lender, Notice
 from app.letters.regime import Templates
 from app.letters.template import LENDER, Template

@@ -1,65 +1,29 @@
 """What a letter to an applicant says: `notice_of` makes it from a recorded answer, in words that people read."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from itertools import takewhile
 
 from app.letters import dates
+from app.letters.facts import Facts, version_of
 from app.letters.language import Language
-from app.letters.notice import Lender, Notice, NoticeWay
+from app.letters.notice import Lender, Notice
 from app.letters.principal import compared_text, in_language, reasons_of, unnamed_share
+from app.letters.ways import MOST_STEPS, Ways, aged, enough_of, lines, states_value, steps_of, takes_of, without_margin
 from app.questions.answers import Json
-from app.questions.ways import changes_in_order
-from app.recourse.actions.accepted_values import AcceptedValues
 from app.recourse.actions.phrases import fill
-from app.recourse.actions.sentences import about_text, change_text, title_text
+from app.recourse.actions.sentences import about_text, title_text
 from app.recourse.features import Better, Feature, RawValue
 from app.recourse.features.expression import parse_expression
 from app.recourse.method_run import UNSEEN_WARNING
-from app.recourse.models.score import PointScale
 from app.recourse.promise import promise_sentences, states_share
 from app.recourse.reasons import value_text
 from app.recourse.shares import digits_apart
 from app.recourse.solve import HORIZON
 
-MOST_STEPS = 5
-"""Steps of a way in a letter; nobody takes more at the same time."""
-
 ALL_REASONS = ("us",)
 """Regimes whose letters leave out no principal reason: comment 9(b)(2)-4 of Regulation B."""
-
-TIGHT = 0.8
-"""Share of a letter's validity; a way that takes more has to be begun at once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """All facts of which a letter is made: a recorded answer, its question, the reasons, and the model's features."""
-
-    answer: Json
-    """As it was sent."""
-    question: Json
-    """What was asked about the applicant."""
-    applicant: Mapping[str, RawValue]
-    reasons: Json | None
-    """The answer's own, or computed again; None where nothing was refused."""
-    features: Sequence[Feature]
-    """Of the version that answered."""
-    title: str
-    titles: Mapping[str, str]
-    """In other languages."""
-    reported: Sequence[str]
-    """Names of the features that come from the report of a credit bureau."""
-    threshold: float | None
-    """The least probability that the model accepts; None for another output."""
-    scale: PointScale | None = None
-    """Of a model that gives points."""
-
-
-def version_of(answer: Json) -> str:
-    """The name `id@version` of the version that gave the answer."""
-    return f"{answer['model']['id']}@{answer['model']['version']}"
 
 
 def notice_of(
@@ -86,37 +50,34 @@ def notice_of(
     answer, factual = facts.answer, facts.answer["factual"]
     valid_months, valid_until = dates.validity(answer)
     features = {feature.name: in_language(feature, language) for feature in facts.features}
-    found = [one for one in answer["counterfactuals"] if len(_steps(one)) <= MOST_STEPS]
+    whole = [one for one in answer["counterfactuals"] if len(steps_of(one)) <= MOST_STEPS]
+    found = whole or without_margin(facts, answer["counterfactuals"])
     offer = () if offer_share is None else _offer(facts, found, features, language, offer_share)
     lasting, in_time = _lasts(facts, [*found, answer["offer"]] if offer else found, valid_months), facts
     if lasting:  # as if time did not change the application
         in_time = replace(facts, features=tuple(replace(one, moves_with_time=None) for one in facts.features))
     moving = [feature for feature in in_time.features if dates.moves(feature, valid_months)]
     timed, last = bool(moving), dates.unchanged_until(answer, 0.0, in_time.features, valid_until)
-    digits = digits_apart(facts.threshold, _probabilities(answer))
-    promises = [_promise(facts, one["validity"], features, language, states=_states(facts, one)) for one in found]
+    digits = digits_apart(facts.threshold, _probabilities(answer["factual"], found))
+    promises = [
+        _promise(facts, one["validity"], features, language, states=states_value(facts, one), whole=bool(whole))
+        for one in found
+    ]
     # What is said first of all of them, and so the smallest number.
     same = takewhile(lambda said: len(set(said)) == 1, zip(*promises, strict=False))
     alike = [said[0] for said in same] if len(promises) > 1 else []
+    stated = Ways(
+        facts=facts, in_time=in_time, features=features, language=language, valid_months=valid_months,
+        valid_until=valid_until, timed=timed, digits=digits,
+    )  # fmt: skip
     ways = tuple(
-        _way(
-            facts if _takes(one) > valid_months else in_time,
-            one,
-            number,
-            features,
-            language,
-            (valid_months, valid_until),
-            timed,
-            digits,
-            said[len(alike) :],
-        )
+        stated.way(one, number, said[len(alike) :])
         for number, (one, said) in enumerate(zip(found, promises, strict=True), start=1)
     )
     birthdays_counted = bool(ways) and all(
-        way.late and any(map(dates.by_years, _aged(facts, one))) for way, one in zip(ways, found, strict=True)
+        way.late and any(map(dates.by_years, aged(facts, one))) for way, one in zip(ways, found, strict=True)
     )
     reasons = facts.reasons or {"reasons": (), "against": None}
-    left_out = len(found) < len(answer["counterfactuals"])
     known, unknown = _by_knowledge(facts)
     ruled_out, relax = _left_out(facts.question, features, language), answer.get("relax")
     probability, points = factual and factual["probability"], factual and factual.get("points")
@@ -134,12 +95,12 @@ def notice_of(
         lender=lender,
         addressee=addressee,
         applied_on=None if applied_on is None else language.date_text(applied_on.isoformat()),
-        asked=tuple(_lines([one.name for one in facts.features if one.terms], facts.applicant, features, language)),
+        asked=tuple(lines([one.name for one in facts.features if one.terms], facts.applicant, features, language)),
         missing=missing,
         lasting=lasting,
         timed=timed,
         last=None if last is None else language.date_text(last),
-        today=tuple(_lines([one.name for one in moving if not one.protected], facts.applicant, features, language)),
+        today=tuple(lines([one.name for one in moving if not one.protected], facts.applicant, features, language)),
         years=any(map(dates.by_years, in_time.features)) and (bool(offer) or not birthdays_counted),
         unseen=any(UNSEEN_WARNING in warning for warning in answer.get("warnings", ())),
         precluded=(answer.get("precluded") or {}).get("status") == "proven",
@@ -159,12 +120,12 @@ def notice_of(
         reasons=reasons_of(facts.features, reasons["reasons"], language, whole=regime in ALL_REASONS),
         compared_with=None if not reasons["reasons"] else compared_text(reasons["against"], language),
         unnamed=unnamed_share(reasons, language),
-        reported=tuple(_lines(known, facts.applicant, features, language)),
+        reported=tuple(lines(known, facts.applicant, features, language)),
         unreported=tuple(title_text(features[name]) for name in unknown),
         ways=ways,
         offer=offer,
         offer_promise=" ".join(_promise(facts, answer["offer"], features, language)) or None if offer else None,
-        long_left_out=left_out,
+        long_left_out=bool(answer["counterfactuals"]) and not found,
         alike=" ".join(alike) or None,
         tried=_tried(facts, found, answer["offer"] if offer else {}),
         valid_until=language.date_text(valid_until),
@@ -174,36 +135,29 @@ def notice_of(
 def _lasts(facts: Facts, said: Sequence[Json], valid_months: float) -> bool:
     """Whether time changes the application, but no yes among the ways and offers of a letter that end in time."""
     moving = any(one.moves_with_time for one in facts.features)
-    yes = [one for one in said if _takes(one) <= valid_months]
+    yes = [one for one in said if takes_of(one) <= valid_months]
     return moving and bool(yes) and all(one.get("lasts") for one in yes)  # answers of earlier releases do not say
 
 
-def _takes(one: Json) -> float:
-    """Months that a way takes; answers of earlier releases lack them."""
-    return float(one.get("takes_months", 0.0))
-
-
-def _lines(
-    names: Iterable[str], record: Mapping[str, RawValue], features: Mapping[str, Feature], language: Language
-) -> Iterator[str]:
-    """What a record says of some features, a line each."""
-    for name in names:
-        feature = features[name]
-        said = language.phrases.missing if record[name] is None else language.phrases.level
-        text = value_text(feature, feature.parse(record[name]), language.phrases)
-        yield fill(said, {"name": title_text(feature), "Name": title_text(feature), "to": text})
-
-
 def _promise(
-    facts: Facts, known: Json, features: Mapping[str, Feature], language: Language, *, states: bool = False
+    facts: Facts,
+    known: Json,
+    features: Mapping[str, Feature],
+    language: Language,
+    *,
+    states: bool = False,
+    whole: bool = True,
 ) -> tuple[str, ...]:
     """What `known` says of future models, as sentences.
 
-    There is one sentence where the applicant `states` a value, on which all depends.
+    There is one sentence where the applicant `states` a value, on which all depends, and where the way is stated
+    without its margin, of which nothing is known.
     """
     future = known.get("future")  # answers of earlier releases have none
     if states:
         return (language.depends,)
+    if not whole:
+        return (language.promise.few,)
     labels = {
         one.name: features[one.name].title if one.reason.named and not one.protected else None for one in facts.features
     }
@@ -212,7 +166,7 @@ def _promise(
 
 def _tried(facts: Facts, found: Sequence[Json], offer: Json) -> int | None:
     """Number of future models behind the intervals that promises state."""
-    futures = [offer.get("future"), *(one["validity"].get("future") for one in found if not _states(facts, one))]
+    futures = [offer.get("future"), *(one["validity"].get("future") for one in found if not states_value(facts, one))]
     return next((future["models"] for future in futures if future and states_share(future)), None)
 
 
@@ -257,7 +211,7 @@ def _offer(
 
 def _has_terms(one: Json, offer: Json, applicant: Mapping[str, RawValue], features: Mapping[str, Feature]) -> bool:
     """Whether the steps of a way that are enough change terms only, and to terms as good as those of the offer."""
-    steps = _steps(one)[: _enough(one)]
+    steps = steps_of(one)[: enough_of(one)]
     if not steps or not {*steps} <= offer["terms"].keys():
         return False
     for name, offered in offer["terms"].items():
@@ -289,95 +243,7 @@ def _longer(relax: Json | None, language: Language) -> str | None:
     return about_text(months, language.phrases) if months else ""
 
 
-def _aged(facts: Facts, one: Json) -> list[Feature]:
-    """What time has changed in the accepted record."""
-    moving = (feature for feature in facts.features if feature.moves_with_time)
-    return [feature for feature in moving if one["applicant"][feature.name] != facts.applicant[feature.name]]
-
-
-def _probabilities(answer: Json) -> list[float | None]:
+def _probabilities(factual: Json | None, found: Sequence[Json]) -> list[float | None]:
     """Of the record, and after each way."""
-    decisions = [answer["factual"], *(one["validity"]["current"] for one in answer["counterfactuals"])]
+    decisions = [factual, *(one["validity"]["current"] for one in found)]
     return [decision["probability"] for decision in decisions if decision is not None]
-
-
-def _states(facts: Facts, one: Json) -> bool:
-    """Whether the applicant states a value on this way; probability and promise are those of a single one."""
-    return any(facts.applicant[change["feature"]] is None for change in one["changes"])
-
-
-def _accepted(found: Json) -> AcceptedValues:
-    levels = found["levels"]
-    return AcceptedValues(min=found["min"], max=found["max"], levels=None if levels is None else tuple(levels))
-
-
-def _steps(one: Json) -> list[str]:
-    """Names of the features that the applicant changes on this way, in order; a value to state comes first."""
-    own = [change for change in changes_in_order(one) if not change.get("by_time")]
-    return [change["feature"] for change in sorted(own, key=lambda change: change["from"] is not None)]
-
-
-def _enough(one: Json) -> int | None:
-    """After how many steps today's model says yes; None where it takes all of them, or was not asked.
-
-    None also where a value is to be stated. That is no margin: the model may refuse what is stated.
-    """
-    steps = one.get("steps") or []
-    first = next((k for k, step in enumerate(steps, start=1) if step["favourable"]), len(steps))
-    return first if first < len(steps) and all(change["from"] is not None for change in one["changes"]) else None
-
-
-def _way(
-    facts: Facts, one: Json, number: int, features: Mapping[str, Feature], language: Language,
-    validity: tuple[float, str], timed: bool, digits: int, promise: Sequence[str],
-) -> NoticeWay:  # fmt: skip
-    valid_months, valid_until = validity
-    # Answers of earlier releases lack some of these.
-    current = one["validity"]["current"]
-    months, points = _takes(one), current.get("points")
-    accepted = {c["feature"]: _accepted(c["accepted"]) for c in one["changes"] if c.get("accepted")}
-    known, aged, steps = not _states(facts, one), _aged(facts, one), _steps(one)
-    moving = [
-        other.name for other in facts.features
-        if not other.protected and other.name not in steps and (other in aged or dates.moves(other, valid_months))
-    ]  # fmt: skip
-    dated = months > 0.0 and (timed or bool(aged))
-    time, until = dates.span(facts.answer, months, valid_months, language, dated=dated)
-    day, late = language.date_text(until), until > valid_until if dated else months > valid_months
-    last = None if late or not dated else dates.unchanged_until(facts.answer, months, facts.features, valid_until)
-    # Whose feature is protected is not named; in time, no birthday is counted.
-    own_age = [language.own_age] if late and any(dates.by_years(other) and other.protected for other in aged) else []
-    enough = _enough(one)
-    times = [c.get("takes_months", 0.0) for c in one["changes"] if c["feature"] in steps[:enough]]
-    first = (sum if (facts.question.get("timing") or {}).get("sequential") else max)(times or [0.0])
-    return NoticeWay(
-        number=number,
-        steps=tuple(
-            change_text(
-                features[name], features[name].parse(facts.applicant[name]),
-                features[name].parse(one["applicant"][name]), language.phrases, accepted=accepted.get(name),
-            )
-            for name in steps
-        ),
-        time=None if months <= 0.0
-        else fill(language.takes_to if dated else language.takes, {"time": time, "date": day}),
-        late=late,
-        tight=TIGHT * valid_months < months and not late,
-        day=day if dated else None,
-        last=language.date_text(max(until, last or until)) if dated and not late else None,
-        counted=(*own_age, *_lines(moving, one["applicant"], features, language)) if dated else (),
-        unstated=tuple(
-            title_text(features[name]) for name, raw in one["applicant"].items()
-            if raw is None and name not in steps and name not in facts.reported and not features[name].protected
-        ),
-        birthday=not steps and bool(aged) and all(map(dates.by_years, aged)),
-        enough=enough,
-        enough_time=None if enough is None or first <= 0.0
-        else fill(language.takes, {"time": dates.span(facts.answer, first, valid_months, language, dated=dated)[0]}),
-        rating=None
-        if current["probability"] is None or points is not None or not known
-        else language.rating_text(current["probability"], digits),
-        points=None if points is None or facts.scale is None or not known
-        else language.points_text(points, facts.scale.threshold),
-        promise=" ".join(promise) or None,
-    )  # fmt: skip

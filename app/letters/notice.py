@@ -53,6 +53,8 @@ class NoticeWay(AnswerPart):
     """From 1."""
     steps: tuple[str, ...]
     """The most helpful first."""
+    flat: tuple[int, ...]
+    """Numbers of margin steps that raise no rating."""
     time: str | None
     """How long it takes; null if unknown."""
     late: bool
@@ -168,7 +170,7 @@ class Notice(AnswerPart):
     offer_promise: str | None
     """What can be promised of it."""
     long_left_out: bool
-    """Whether others have more steps."""
+    """Whether all found have too many steps."""
     alike: str | None
     """What can be promised of each of several ways."""
     tried: int | None

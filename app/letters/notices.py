@@ -4,8 +4,8 @@ from datetime import date
 
 from app.errors import Fault, InvalidRequest
 from app.ledger.given import GivenRecourse
+from app.letters.facts import version_of
 from app.letters.given import lender_of, missing_reasons, notice_about, offer_share_of
-from app.letters.letter import version_of
 from app.letters.notice import Notice
 from app.letters.regime import Templates
 from app.models.models import Models

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from app.letters.facts import Facts
 from app.letters.language import Language
-from app.letters.letter import Facts
 from app.letters.notice import Notice
 from app.recourse.actions.sentences import level_text, title_text
 from app.recourse.features import Change, Feature, RawValue

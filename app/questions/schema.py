@@ -138,8 +138,8 @@ class RecourseQuestion(ModelQuestion):
     exclude: OptionalExclude
     """What is not proposed."""
     detail: Detail = "short"
-    """`full`: with parameters, certificates under shift, the surrogate and the effort of computing. The
-    ledger keeps the full answer."""
+    """`full`: with parameters, certificates under shift, the surrogate and the effort. The ledger
+    keeps the full answer."""
 
     def terms(self) -> Terms:
         """The fields of the request that are not part of its question, with the ids of answers that it excludes."""
@@ -169,8 +169,7 @@ class SeveralWays(Strict):
 
     count: Count | None = None
     """Ways, up to this many, that differ in what is changed; the cheapest first, under stress the surest. None changes
-    all that an earlier one does. Of a plan, the number of its members. One, or as many as the
-    plan has, when absent."""
+    all that an earlier one does. Of a plan, its members. Absent: one, or all of a plan."""
 
     def counted(self, question: Question, method: BaseModel) -> Question:
         """The question with the `count` of the request: how many ways are sought, or how many members the plan has.

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from app.errors import TemplateFaulty
-from app.letters.letter import Facts, notice_of
+from app.letters.facts import Facts
+from app.letters.letter import notice_of
 from app.letters.notice import Lender, Notice
 from app.letters.regime import SHIPPED, Templates, preferred
 from app.recourse.actions.sentences import about_text, number_text
@@ -334,7 +335,7 @@ def test_a_way_that_takes_longer_than_the_answer_is_valid_is_no_promise(language
 
 @pytest.mark.parametrize(
     ("language", "apart"),
-    [("en", "apart from the time that passes until then"), ("de", "abgesehen davon, dass bis dahin Zeit vergeht")],
+    [("en", "apart from the time that passes until then"), ("de", "außer dass bis dahin Zeit vergeht")],
 )
 def test_what_time_changes_is_no_other_change(language: str, apart: str) -> None:
     def aged(rank: int, months: float, age: int) -> dict[str, Any]:
@@ -960,7 +961,7 @@ def test_what_alone_is_likely_enough_is_named(language: str, said: tuple[str, st
         relax = {"constraint": constraint, "feature": feature, "sufficient": sufficient}
         letter = " ".join(written(language, asked=asked, counterfactuals=[], relax=relax).split())
         assert (said[0].format(named) in letter) is (named is not None)
-        assert (said[1] in letter) is (named is None)
+        assert (said[1] in letter) is (named is None and constraint != "horizon_months")
 
 
 @pytest.mark.parametrize(
@@ -1374,7 +1375,7 @@ def test_ways_that_differ_in_how_far_they_hold_share_what_is_promised(language: 
 @pytest.mark.parametrize(
     ("language", "birthday", "passing", "until"),
     [("en", "birthday", "apart from the time that passes", "30 May 2026"),
-     ("de", "Geburtstag", "abgesehen davon, dass", "30. Mai 2026")],
+     ("de", "Geburtstag", "außer dass", "30. Mai 2026")],
 )  # fmt: skip
 def test_a_yes_that_lasts_names_no_days_but_the_last_and_no_birthday(
     language: str, birthday: str, passing: str, until: str

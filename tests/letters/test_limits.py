@@ -112,7 +112,7 @@ def test_birthdays_that_are_counted_are_no_reservation(language: str, own: str, 
 @pytest.mark.parametrize(
     ("language", "long", "apart"),
     [("en", "longer (about 24 months) would lead", ", apart from the time"),
-     ("de", "dauern (etwa 24 Monate), würden", ", abgesehen davon, dass bis")],
+     ("de", "dauern (etwa 24 Monate), würden", ", außer dass bis")],
 )  # fmt: skip
 def test_more_time_is_no_other_change_and_is_said(language: str, long: str, apart: str) -> None:
     relax = {"constraint": "horizon_months", "feature": None, "sufficient": True}
@@ -216,3 +216,65 @@ def test_a_part_of_a_margin_is_asked_about_first(language: str, said: str) -> No
         one["steps"] = [{"feature": name, "favourable": k >= enough, "score": 0.1}
                         for k, name in enumerate(("amount", "guarantor", "late"), start=1)]  # fmt: skip
         assert (said in letter_of(language, counterfactuals=[one])) is (enough == 1)
+
+
+def long_way(favourable_from: int, rank: int = 1, **values: Any) -> dict[str, Any]:
+    """A way of seven changes, of which the first `favourable_from` are enough."""
+    one = way(rank, months=5.0, **(dict.fromkeys(FURTHER, 1) | {"amount": 15700, "guarantor": True} | values))
+    order = ["amount", "guarantor", *FURTHER]
+    one["changes"] = [change | {"takes_months": float(k)} for k, change in enumerate(one["changes"])]
+    one["steps"] = [
+        {"feature": name, "favourable": number >= favourable_from, "probability": 0.7 + number / 50, "score": number}
+        for number, name in enumerate(order, start=1)
+    ]
+    return one | {"lasts": True}
+
+
+FURTHER = ("f1", "f2", "f3", "f4", "f5")
+"""Features that are changed as a margin."""
+
+
+@pytest.mark.parametrize(
+    ("language", "promise", "too_many"),
+    [("en", "we cannot promise that a new version", "more than we advise at the same time"),
+     ("de", "können wir nicht zusagen, dass eine neue Fassung", "mehr sind, als wir zugleich raten")],
+)  # fmt: skip
+def test_a_way_that_is_too_long_is_stated_without_its_margin(
+    language: str, promise: str, too_many: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(
+        notice.__globals__, "FEATURES", (*FEATURES, *(replace(FEATURES[0], name=name) for name in FURTHER))
+    )
+    for name in FURTHER:
+        monkeypatch.setitem(APPLICANT, name, 0)
+    for enough in (2, 6):
+        found = [long_way(enough), long_way(enough, 2, f5=2), long_way(enough, 3, amount=15600)]
+        letter = letter_of(language, counterfactuals=found)
+        assert (too_many in letter) is (enough == 6)
+        told = notice(shipped("general"), language, counterfactuals=found)
+        if enough == 2:  # the second way differs from the first in its margin only
+            assert [(len(one.steps), one.enough, one.rating) for one in told.ways] == [(2, None, "74")] * 2
+            assert promise in letter
+        ends = notice(shipped("general"), language, counterfactuals=[found[0] | {"lasts": False}])
+        assert bool(ends.ways) is False
+
+
+@pytest.mark.parametrize(
+    ("language", "flat"),
+    [("en", "(margin, without raising the rating)"), ("de", "(Vorsorge, hebt die Bewertung nicht)")],
+)
+def test_a_margin_that_raises_no_rating_says_so(language: str, flat: str) -> None:
+    for score, said in ((1.1, False), (1.0, True)):
+        one = way(amount=15700, guarantor=True)
+        one["steps"] = [{"feature": "amount", "favourable": True, "score": 1.0},
+                        {"feature": "guarantor", "favourable": True, "score": score}]  # fmt: skip
+        assert (flat in letter_of(language, counterfactuals=[one])) is said
+
+
+@pytest.mark.parametrize(
+    ("language", "condition"),
+    [("en", "If nothing else in your application changes, such as by a birthday, there is none among"),
+     ("de", "Wenn sich sonst nichts an Ihrem Antrag ändert, auch nicht durch einen Geburtstag, ist unter")],
+)  # fmt: skip
+def test_that_all_is_refused_has_its_condition(language: str, condition: str) -> None:
+    assert condition in letter_of(language, counterfactuals=[], precluded={"status": "proven"})

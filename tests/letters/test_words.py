@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.letters.letter import Facts, notice_of
+from app.letters.facts import Facts
+from app.letters.letter import notice_of
 from app.letters.notice import Lender
 from app.letters.regime import Templates
 from app.letters.words import Spoken, missing_words
