@@ -182,9 +182,13 @@ class _Search:
         self._most = MOST_ROWS if remote is None else max(1, min(MOST_ROWS, remote.max_rows - 1))
         self._few = min(FEW_ROWS if alone else MOST_ROWS, self._most)
         facts_raw = actions.factual_raw[list(self._terms)]
-        self._axes = _thinned([values[j][0] for j in self._terms], self._most, self._few, facts_raw)
-        thinned = any(len(axis) < len(values[j][0]) for axis, j in zip(self._axes, self._terms, strict=True))
-        self.every = not thinned and all(whole for _, whole in values.values())
+        whole = [values[j][0] for j in self._terms]
+        places = _thinned(whole, self._most, self._few, facts_raw)
+        self._places = places[0]
+        """Of the values of the leading term that are asked about first, among all of them."""
+        self._axes = [axis[kept] for axis, kept in zip(whole, places, strict=True)]
+        thinned = any(len(kept) < len(axis) for axis, kept in zip(whole, places, strict=True))
+        self.every = not thinned and all(complete for _, complete in values.values())
         """Whether every combination that can be offered is asked about."""
         self.factual_score = math.nan
         """NaN where the model gave no score of the applicant's own record, or was not asked."""
@@ -229,8 +233,7 @@ class _Search:
         best = places * table.shape[1] + others
         self.rows_raw, self._scores = rows_raw[best], scores[best]
         if len(self._axes[0]) < len(self._leading) and len(best):
-            way = self._signs[self._lead]
-            known = np.searchsorted(-way * self._leading, -way * self._axes[0])
+            known = self._places
             with suppress(BudgetExceeded, DeadlineExceeded):  # what was found is accepted nevertheless
                 self._refine(known[places], np.where(places, known[places - 1], -1))
         self._keep_best()
@@ -326,19 +329,22 @@ class _Search:
 
 def _thinned(
     axes: Sequence[Float[np.ndarray, "_"]], most: int, few: int, fact_raw: Float[np.ndarray, "t"]
-) -> list[Float[np.ndarray, "_"]]:
-    """Every second value of an axis left out until there are at most `most` combinations, or `few` if that suffices.
+) -> list[Int[np.ndarray, "_"]]:
+    """Places of the values that stay of each axis, so that there are at most `most` combinations, or `few`.
 
-    The axis is the first one, of which `LEADING` values stay, then the longest: `_refine` asks between the values of
-    the leading term. The best value of each axis stays, the last one, and what was asked for. For `few`, no other axis
-    is thinned: a record may be accepted with the shortest time alone.
+    Every second value is left out, again and again: of the first axis, of which `LEADING` values stay, then of the
+    longest, as `_refine` asks between the values of the leading term. The best value of each axis stays, the last one,
+    and what was asked for. For `few`, no other axis is thinned: a record may be accepted with the shortest time alone.
     """
-    thin = list(axes)
-    while (size := math.prod(map(len, thin))) > most or (size > few and len(thin[0]) > LEADING):
-        k = 0 if len(thin[0]) > LEADING else max(range(len(thin)), key=lambda k: len(thin[k]))
-        values, kept = thin[k], np.arange(len(thin[k])) % 2 == 0
-        kept[-1] = True
-        thin[k] = values[kept | (values == fact_raw[k])]
-        if len(thin[k]) == len(values):
+    # Without the last place, every second one is a view: an axis may have a million values.
+    heads = [np.arange(len(axis) - 1) for axis in axes]
+    own = [int(np.append(np.flatnonzero(axis == fact), -1)[0]) for axis, fact in zip(axes, fact_raw, strict=True)]
+    while (size := math.prod(len(head) + 1 for head in heads)) > most or (size > few and len(heads[0]) + 1 > LEADING):
+        k = 0 if len(heads[0]) + 1 > LEADING else max(range(len(heads)), key=lambda k: len(heads[k]))
+        before, at = heads[k], int(np.searchsorted(heads[k], own[k]))
+        heads[k] = before[::2]
+        if at % 2 and at < len(before) and before[at] == own[k]:
+            heads[k] = np.insert(heads[k], (at + 1) // 2, own[k])
+        if len(heads[k]) == len(before):
             break
-    return thin
+    return [np.append(head, len(axis) - 1) for head, axis in zip(heads, axes, strict=True)]
