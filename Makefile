@@ -89,9 +89,9 @@ $(COMPILED): $(STAMP)
 	$(BIN)/pytest --collect-only -qq >/dev/null
 	@touch $@
 
-# Every test but those that run before a release, with about four of the parameters of each. `make release-check` runs
+# Every test but those that run before a release, with about three of the parameters of each. `make release-check` runs
 # every test with all its cases, and checks types at run time.
-CHECKED := -m "not release" --variants 4 --durations 20
+CHECKED := -m "not release" --variants 3 --durations 20
 
 # Linters beside the tests. Nothing runs twice until it passes: what fails is wrong.
 check: $(STAMP)
