@@ -261,7 +261,7 @@ def test_a_way_that_is_too_long_is_stated_without_its_margin(
 
 @pytest.mark.parametrize(
     ("language", "flat"),
-    [("en", "(margin, without raising the rating)"), ("de", "(Vorsorge, hebt die Bewertung nicht)")],
+    [("en", "(margin; the rating does not rise by it, and may fall)"), ("de", "(Vorsorge; die Bewertung steigt dadurch nicht, sinkt vielleicht)")],
 )
 def test_a_margin_that_raises_no_rating_says_so(language: str, flat: str) -> None:
     for score, said in ((1.1, False), (1.0, True)):
@@ -278,3 +278,14 @@ def test_a_margin_that_raises_no_rating_says_so(language: str, flat: str) -> Non
 )  # fmt: skip
 def test_that_all_is_refused_has_its_condition(language: str, condition: str) -> None:
     assert condition in letter_of(language, counterfactuals=[], precluded={"status": "proven"})
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "what is said of new versions"), ("de", "Aussagen zu neuen Fassungen")]
+)
+def test_a_letter_without_future_models_points_to_nothing_said_of_them(language: str, said: str) -> None:
+    for share in (None, 1.0):
+        one = way(amount=15700, guarantor=True, share=share)
+        one["steps"] = [{"feature": name, "favourable": True} for name in ("amount", "guarantor")]
+        for found in ([one], [one, one]):
+            assert (said in letter_of(language, counterfactuals=found)) is (share is not None)
