@@ -46,6 +46,8 @@ class Language(InputPart):
     """Changes that the request ruled out."""
     two_at_once: str = "more than one change at once"
     """The same where it allows one."""
+    takes_longer: str = "changes that take more than {time}"
+    """What a request with a shorter time than the letter's rules out."""
     partly: str = "some values of “{name}”"
     """A feature of which it ruled some values out."""
     own_age: str = "your age then"

@@ -10,7 +10,18 @@ from app.letters.facts import Facts, version_of
 from app.letters.language import Language
 from app.letters.notice import Lender, Notice
 from app.letters.principal import compared_text, in_language, reasons_of, unnamed_share
-from app.letters.ways import MOST_STEPS, Ways, aged, enough_of, lines, states_value, steps_of, takes_of, without_margin
+from app.letters.ways import (
+    MOST_STEPS,
+    Ways,
+    aged,
+    distinct,
+    enough_of,
+    lines,
+    states_value,
+    steps_of,
+    takes_of,
+    without_margin,
+)
 from app.questions.answers import Json
 from app.recourse.actions.phrases import fill
 from app.recourse.actions.sentences import about_text, title_text
@@ -50,8 +61,8 @@ def notice_of(
     answer, factual = facts.answer, facts.answer["factual"]
     valid_months, valid_until = dates.validity(answer)
     features = {feature.name: in_language(feature, language) for feature in facts.features}
-    whole = [one for one in answer["counterfactuals"] if len(steps_of(one)) <= MOST_STEPS]
-    found = whole or without_margin(facts, answer["counterfactuals"])
+    whole = distinct(facts, (one for one in answer["counterfactuals"] if len(steps_of(one)) <= MOST_STEPS))
+    found = whole or distinct(facts, without_margin(facts, answer["counterfactuals"]))
     offer = () if offer_share is None else _offer(facts, found, features, language, offer_share)
     lasting, in_time = _lasts(facts, [*found, answer["offer"]] if offer else found, valid_months), facts
     if lasting:  # as if time did not change the application
@@ -80,6 +91,11 @@ def notice_of(
     reasons = facts.reasons or {"reasons": (), "against": None}
     known, unknown = _by_knowledge(facts)
     ruled_out, relax = _left_out(facts.question, features, language), answer.get("relax")
+    horizon = (facts.question.get("timing") or {}).get("horizon_months")
+    if (
+        found and horizon is not None and horizon < valid_months
+    ):  # else the letter says by when changes must be possible
+        ruled_out[HORIZON] = fill(language.takes_longer, {"time": about_text(horizon, language.phrases)})
     probability, points = factual and factual["probability"], factual and factual.get("points")
     accepts = None if facts.scale is None else language.points_text(facts.scale.threshold, facts.scale.threshold)
     fewer = facts.scale is not None and facts.scale.fewer

@@ -60,28 +60,40 @@ def aged(facts: Facts, one: Json) -> list[Feature]:
     return [feature for feature in moving if one["applicant"][feature.name] != facts.applicant[feature.name]]
 
 
-def without_margin(facts: Facts, found: Sequence[Json]) -> list[Json]:
+def distinct(facts: Facts, found: Iterable[Json]) -> list[Json]:
+    """Of ways with the same steps that are enough, the first: they differ in their margin only, or in their days."""
+    some = dict[object, Json]()
+    for one in found:
+        steps = sorted(steps_of(one)[: enough_of(one)])
+        days = None if _lasts(facts, one) else takes_of(one)
+        some.setdefault((days, *((name, one["applicant"][name]) for name in steps)), one)
+    return list(some.values())
+
+
+def _lasts(facts: Facts, one: Json) -> bool:
+    """Whether time changes no yes of a way; answers of earlier releases do not say it."""
+    return bool(one.get("lasts")) or all(feature.moves_with_time is None for feature in facts.features)
+
+
+def without_margin(facts: Facts, found: Sequence[Json]) -> Iterator[Json]:
     """The ways that are too long for a letter, each with the steps alone that are enough for today's model.
 
-    Left out are ways of which these are too many, or a yes that time may end; of equal ones, all but the first.
+    Left out are ways of which these are too many, or a yes that time may end.
     """
-    some = dict[tuple[tuple[str, RawValue], ...], Json]()
     for one in found:
         steps = steps_of(one)[: enough_of(one) or MOST_STEPS + 1]
-        lasts = one.get("lasts") or all(feature.moves_with_time is None for feature in facts.features)
-        if len(steps) > MOST_STEPS or not lasts:
+        if len(steps) > MOST_STEPS or not _lasts(facts, one):
             continue
         margin = {*steps_of(one)[len(steps) :]}
-        kept = {name: facts.applicant[name] if name in margin else value for name, value in one["applicant"].items()}
-        short = one | {
+        yield one | {
             "changes": [change for change in one["changes"] if change["feature"] not in margin],
             "steps": one["steps"][: len(steps)],
-            "applicant": kept,
+            "applicant": {
+                name: facts.applicant[name] if name in margin else value for name, value in one["applicant"].items()
+            },
             "takes_months": time_of_first(facts, one, steps),
             "validity": {"current": one["steps"][len(steps) - 1], "future": None},
         }
-        some.setdefault(tuple((name, kept[name]) for name in sorted(steps)), short)
-    return list(some.values())
 
 
 def lines(

@@ -339,7 +339,7 @@ def test_a_way_that_takes_longer_than_the_answer_is_valid_is_no_promise(language
 )
 def test_what_time_changes_is_no_other_change(language: str, apart: str) -> None:
     def aged(rank: int, months: float, age: int) -> dict[str, Any]:
-        one = way(rank, months=months, amount=15700, age=age)
+        one = way(rank, months=months, amount=15700 + rank, age=age)
         return one | {"changes": one["changes"][:1]}  # the age is protected, so that no change names it
 
     # Where the yes is announced, and where it is promised.
@@ -969,8 +969,8 @@ def test_what_alone_is_likely_enough_is_named(language: str, said: tuple[str, st
 )
 def test_what_was_left_out_is_left_out_of_all_ways(language: str, said: str) -> None:
     asked = {"constraints": {"immutable": ["housing"]}}
-    assert said in " ".join(written(language, asked=asked).split())
-    assert said not in " ".join(written(language, asked=asked, counterfactuals=[]).split())
+    for ways in ([], [way(amount=15700)], [way(amount=15700), way(2, guarantor=True)]):
+        assert (said in " ".join(written(language, asked=asked, counterfactuals=ways).split())) is (len(ways) == 2)
 
 
 @pytest.mark.parametrize(("language", "said"), [("en", "not stated (Housing)"), ("de", "angegeben haben (Wohnen)")])
@@ -1111,23 +1111,26 @@ def test_a_letter_says_once_when_to_come_back(language: str, said: str, monkeypa
             assert other not in letter, "nor is a time assumed where none is named"
 
 
-@pytest.mark.parametrize(
-    ("language", "said"),
-    [("en", "as on way 1: the two differ in their margin only"), ("de", "wie auf Weg 1: Die beiden")],
-)
-def test_ways_that_begin_with_the_same_step_that_is_enough_say_so(language: str, said: str) -> None:
-    for second, same in (("guarantor", True), ("late", False)):
-        ways = [way(1, amount=15700, guarantor=True), way(2, **{second: True if same else 0}, housing="owned")]
-        for one, first in zip(ways, ("guarantor", second), strict=True):
+def test_ways_that_differ_in_their_margin_only_are_one() -> None:
+    for second, ways in (("guarantor", 1), ("late", 2)):
+        found = [way(1, amount=15700, guarantor=True), way(2, **{second: True if ways == 1 else 0}, housing="owned")]
+        for one, first in zip(found, ("guarantor", second), strict=True):
             other = next(change["feature"] for change in one["changes"] if change["feature"] != first)
             one["steps"] = [{"feature": first, "favourable": True}, {"feature": other, "favourable": True}]
-        ways[1]["changes"][1]["from"] = "rented"
-        rented = {**APPLICANT, "housing": "rented"}
-        facts = Facts(answer=answered(counterfactuals=ways), applicant=rented, reasons=REASONS, question={},
-                      features=FEATURES, title="", titles={}, reported=(), threshold=0.8)  # fmt: skip
-        templates = shipped("general")
-        letter = templates.text(notice_of(facts, templates.languages[language], "general", LENDER))
-        assert (said in " ".join(letter.split())) is same
+        found[1]["changes"][1]["from"] = "rented"
+        told = notice(shipped("general"), "en", counterfactuals=found)
+        assert [one.number for one in told.ways] == [*range(1, ways + 1)]
+        assert "amount" in told.ways[0].steps[1], "the surer one comes first"
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "changes that take more than 2 months"), ("de", "die mehr als 2 Monate dauern")]
+)
+def test_a_shorter_time_than_the_letter_s_is_a_limit(language: str, said: str) -> None:
+    for horizon in (None, 2.0, 12.0):
+        asked = {"timing": {"horizon_months": horizon}}
+        assert (said in " ".join(written(language, asked=asked).split())) is (horizon == 2.0)
+        assert said not in " ".join(written(language, asked=asked, counterfactuals=[]).split())
 
 
 def test_what_a_database_reported_reads_as_the_same_value_elsewhere() -> None:
@@ -1334,9 +1337,9 @@ def test_a_yes_that_depends_on_the_day_names_it(
     assert letter.count("30 May 2026") + letter.count("30. Mai 2026") == 0
     tight = " ".join(written(language, counterfactuals=[one | {"takes_months": 2.9}]).split())
     assert "30 May 2026)" in tight or "30. Mai 2026)" in tight, "until when the letter is valid"
-    for months, same in ((1.0, True), (2.0, False)):
-        both = " ".join(written(language, reasons=None, counterfactuals=[one, one | {"takes_months": months}]).split())
-        assert ("margin only" in both or "nur in der Vorsorge" in both) is same, "the day is no margin"
+    for months, ways in ((1.0, 1), (2.0, 2)):
+        told = notice(shipped("general"), language, counterfactuals=[one, one | {"takes_months": months}])
+        assert len(told.ways) == ways, "another day is no margin"
 
 
 @pytest.mark.parametrize("language", ["en", "de"])

@@ -261,7 +261,10 @@ def test_a_way_that_is_too_long_is_stated_without_its_margin(
 
 @pytest.mark.parametrize(
     ("language", "flat"),
-    [("en", "(margin; the rating does not rise by it, and may fall)"), ("de", "(Vorsorge; die Bewertung steigt dadurch nicht, sinkt vielleicht)")],
+    [
+        ("en", "(margin; the rating does not rise by it, and may fall)"),
+        ("de", "(Vorsorge; die Bewertung steigt dadurch nicht, sinkt vielleicht)"),
+    ],
 )
 def test_a_margin_that_raises_no_rating_says_so(language: str, flat: str) -> None:
     for score, said in ((1.1, False), (1.0, True)):
@@ -273,8 +276,8 @@ def test_a_margin_that_raises_no_rating_says_so(language: str, flat: str) -> Non
 
 @pytest.mark.parametrize(
     ("language", "condition"),
-    [("en", "If nothing else in your application changes, such as by a birthday, there is none among"),
-     ("de", "Wenn sich sonst nichts an Ihrem Antrag ändert, auch nicht durch einen Geburtstag, ist unter")],
+    [("en", "If nothing else in your application changes, such as by a birthday, today's model says no"),
+     ("de", "Wenn sich sonst nichts an Ihrem Antrag ändert, auch nicht durch einen Geburtstag, sagt das")],
 )  # fmt: skip
 def test_that_all_is_refused_has_its_condition(language: str, condition: str) -> None:
     assert condition in letter_of(language, counterfactuals=[], precluded={"status": "proven"})
