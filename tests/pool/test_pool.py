@@ -97,6 +97,11 @@ async def test_children_compute_with_one_thread_each_and_give_way(monkeypatch: p
         assert await one.run(chores.niceness, timeout_s=20) == min(os.nice(0) + 5, 19)
 
 
+async def test_memory_that_a_child_frees_stays_with_it() -> None:
+    async with lane() as one:
+        assert await one.run(chores.page_faults, timeout_s=20) < 100
+
+
 async def test_the_function_learns_how_much_time_is_left_after_waiting(tmp_path: Path) -> None:
     async with lane() as one:
         holding = asyncio.create_task(one.run(chores.hold, str(tmp_path / "held"), timeout_s=20))
