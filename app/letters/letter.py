@@ -173,7 +173,7 @@ def _promise(
     if states:
         return (language.depends,)
     if not whole:
-        return (language.promise.few,)
+        return (language.promise.unknown,)
     labels = {
         one.name: features[one.name].title if one.reason.named and not one.protected else None for one in facts.features
     }
