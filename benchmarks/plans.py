@@ -205,6 +205,8 @@ def _times(task: Task) -> Iterable[Sequence[str]]:
             started = time.perf_counter()
             answer = solve(problem, method, method.params(), CertificateParams())
             times.append(1e3 * (time.perf_counter() - started))
+            if not answer.counterfactuals:  # four features reach no yes for some
+                continue
             rows_raw = np.array([one.row_raw for one in answer.counterfactuals])
             good += (actions.contains(rows_raw) & favourable(task.black_box.score_raw(rows_raw))).tolist()
         yield (
