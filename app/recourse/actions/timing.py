@@ -8,6 +8,7 @@ A record in which only time has passed takes as long as the values in it need.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated
 
 import numpy as np
@@ -127,8 +128,10 @@ class Clock:
 
     def _passed(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n k"]:
         """How many months each value shows that moves by itself; 0 where it never will."""
-        passed = np.abs(rows_raw[:, self._passive] - self._began) / np.abs(self._per_month)
-        return np.where(self._never(rows_raw), 0.0, passed)
+        moved = np.abs(rows_raw[:, self._passive] - self._began)
+        if not moved.any():
+            return moved
+        return np.where(self._never(rows_raw), 0.0, moved / np.abs(self._per_month))
 
     def against(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n p"]:
         """Mask, per row and feature, of values that time never brings to a feature that time moves.
@@ -183,11 +186,11 @@ class Clock:
         months follow. There are no rows where time changes nothing or moves a number in no steps, and none if there are
         more than `MOST_UNTIL_EXPIRY`.
         """
-        longest = (self.valid_months + 1.0) * LONGEST_MONTH_DAYS / SHORTEST_MONTH_DAYS
-        far = np.floor(longest * np.abs(self._per_month) / self._unit) + 2.0
-        if not self._passive.size or not self._in_steps.all() or math.prod(far) > MOST_UNTIL_EXPIRY:
+        if not self._passive.size or not self._in_steps.all():
             return np.empty((0, len(row_raw)))
-        steps = np.indices(far.astype(int)).reshape(len(far), -1).T * np.sign(self._per_month) / self._parts
+        longest = (self.valid_months + 1.0) * LONGEST_MONTH_DAYS / SHORTEST_MONTH_DAYS
+        paces = zip(self._per_month.tolist(), self._unit.tolist(), self._parts.tolist(), strict=True)
+        steps = _steps_within(longest, tuple(paces))
         rows_raw = np.tile(row_raw, (len(steps), 1))
         rows_raw[:, self._passive] = np.minimum(np.maximum(self._began + steps, self._low), self._high)
         return rows_raw
@@ -221,6 +224,23 @@ class Clock:
         after = rows_raw.copy()
         after[:, self._passive] = np.minimum(np.maximum(self._began + moved, self._low), self._high)
         return after
+
+
+@lru_cache(maxsize=256)
+def _steps_within(months: float, paces: tuple[tuple[float, float, float], ...]) -> Float[np.ndarray, "n k"]:
+    """All that several features may move in so many months, in whole steps; nothing if that is too much to list.
+
+    Parameters
+    ----------
+    paces : for each feature how far it moves in a month, its step, and the parts of 1 that are a step
+    """
+    per_month, unit, parts = np.array(paces).T
+    far = np.floor(months * np.abs(per_month) / unit) + 2.0
+    if math.prod(far) > MOST_UNTIL_EXPIRY:
+        return np.empty((0, len(paces)))
+    steps: Float[np.ndarray, "n k"] = np.indices(far.astype(int)).reshape(len(far), -1).T * np.sign(per_month) / parts
+    steps.flags.writeable = False
+    return steps
 
 
 def time_step(feature: Feature) -> float:
