@@ -59,8 +59,10 @@ def _accepted(actions: ActionSet, meter: Meter, row_raw: Float[np.ndarray, "p"])
     corners = row_raw[None]
     most_values = MOST_VALUES if meter.black_box.remote is None else REMOTE_VALUES
     for j, feature in enumerate(actions.space.features):
+        if not feature.provide:
+            continue
         missing, value = feature.value(float(actions.factual_raw[j])), float(row_raw[j])
-        if not feature.provide or missing is not None or feature.value(value) is None:
+        if missing is not None or feature.value(value) is None:
             continue
         if len(corners) > MOST_CORNERS:
             break

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from app.errors import Fault, InvalidRecord
 from app.recourse.features.derived import DerivedColumns
-from app.recourse.features.feature import Feature, FeatureType, Record
+from app.recourse.features.feature import Feature, FeatureType, RawValue, Record
 from app.recourse.features.feature_options import MISSING
 
 SENT_ROUNDING = 1e-9
@@ -242,13 +242,17 @@ class FeatureSpace:
     def _read(self, record: Mapping[str, object], pointer: str) -> tuple[Float[np.ndarray, "p"], list[Fault]]:
         row_raw = np.zeros(self.p)
         faults: list[Fault] = []
-        for j, feature in enumerate(self.features):
+        for j, (feature, words) in enumerate(zip(self.features, self._words, strict=True)):
             if feature.name not in record:
                 known = "is not in the record; send null where there is no value" if feature.missing else "is missing"
                 faults.append(Fault(f"{pointer}/{escape(feature.name)}", known))
                 continue
+            value = record[feature.name]
+            if type(value) is str and value in words:
+                row_raw[j] = words[value]
+                continue
             try:
-                row_raw[j] = feature.parse(record[feature.name])
+                row_raw[j] = feature.parse(value)
             except ValueError as error:
                 faults.append(Fault(f"{pointer}/{escape(feature.name)}", str(error)))
         if not faults:
@@ -296,10 +300,24 @@ class FeatureSpace:
     def record(self, row_raw: Float[np.ndarray, "p"]) -> Record:
         """The JSON record of a raw row, with derived values; `read` returns the same row to the last bit."""
         if self.derived is None:
-            return {f.name: f.value(float(v)) for f, v in zip(self.features, row_raw, strict=True)}
+            pairs = zip(self.features, self._levels, row_raw.tolist(), strict=True)
+            return {
+                feature.name: feature.value(number) if levels is None else levels[int(number)]
+                for feature, levels, number in pairs
+            }
         values = dict(zip(self.names, row_raw.tolist(), strict=True))
         values |= {name: float(found[0]) for name, found in self.derive(row_raw[None]).items()}
         return {feature.name: feature.value(values[feature.name]) for feature in self.schema}
+
+    @cached_property
+    def _levels(self) -> list[tuple[RawValue, ...] | None]:
+        """The levels of each feature that is no number and has no state; `Feature.levels` makes them anew each time."""
+        return [None if f.is_number or f.states_raw else f.levels for f in self.features]
+
+    @cached_property
+    def _words(self) -> list[dict[str, int]]:
+        """For each feature the index of each level that is a text."""
+        return [{one: k for k, one in enumerate(levels or ()) if isinstance(one, str)} for levels in self._levels]
 
     @cached_property
     def _schema_names(self) -> dict[str, None]:
