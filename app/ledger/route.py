@@ -195,7 +195,7 @@ async def verify_recourse(
 ) -> JSONResponse:
     """The decision of a version of the model about every counterfactual of the answer.
 
-    Without a body, the newest active version decides. Always answered directly: `Prefer: respond-async` is refused.
+    Without a body, the newest active version decides. `Prefer: respond-async` is refused.
     """
     return JSONResponse(await service.given.verify(recourse_id, None if request is None else request.model))
 

@@ -62,6 +62,12 @@ def span(answer: Json, months: float, valid_months: float, language: Language, *
     return about_text(months, language.phrases), end.isoformat()
 
 
+def days_said(months: float) -> float:
+    """Days in the whole weeks or months in which `about_text` says how long something takes."""
+    in_days = months * DAYS_PER_MONTH
+    return 7.0 * math.ceil(in_days / 7.0 - 1e-6) if in_weeks(months) else DAYS_PER_MONTH * math.ceil(months - 1e-6)
+
+
 def unchanged_until(answer: Json, months: float, features: Sequence[Feature], valid_until: str) -> str | None:
     """The last day, up to `valid_until`, on which time has changed the application as within `months`, and no more.
 

@@ -20,6 +20,7 @@ from app.letters.ways import (
     states_value,
     steps_of,
     takes_of,
+    unstated,
     without_margin,
 )
 from app.questions.answers import Json
@@ -117,6 +118,7 @@ def notice_of(
         timed=timed,
         last=None if last is None else language.date_text(last),
         today=tuple(lines([one.name for one in moving if not one.protected], facts.applicant, features, language)),
+        unstated=() if ways else tuple(unstated(facts, facts.applicant, features)),
         years=any(map(dates.by_years, in_time.features)) and (bool(offer) or not birthdays_counted),
         unseen=any(UNSEEN_WARNING in warning for warning in answer.get("warnings", ())),
         precluded=(answer.get("precluded") or {}).get("status") == "proven",

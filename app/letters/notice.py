@@ -125,6 +125,8 @@ class Notice(AnswerPart):
     """Until when it does not."""
     today: tuple[str, ...]
     """What it changes, as it is now."""
+    unstated: tuple[str, ...]
+    """What may be stated, without ways."""
     years: bool
     """Whether a birthday may change the answer."""
     unseen: bool

@@ -82,8 +82,8 @@ async def notice(
 ) -> Response:
     """The decision, its principal reasons, the ways to a yes, and what is promised, as a letter to the applicant.
 
-    The same recorded answer and templates give the same letter. It needs its sender and other settings;
-    a `draft` says which are missing. Reasons that were not asked for are computed now, by the version that answered.
+    It needs its sender and other settings; a `draft` says which are missing. Reasons that were not asked for are
+    computed now, by the version that answered.
     """
     templates = service.notices.templates
     language = templates.language(accept_language) if lang is None else lang

@@ -96,6 +96,16 @@ def without_margin(facts: Facts, found: Sequence[Json]) -> Iterator[Json]:
         }
 
 
+def unstated(
+    facts: Facts, record: Mapping[str, RawValue], features: Mapping[str, Feature], steps: Sequence[str] = ()
+) -> Iterator[str]:
+    """Titles of what a record lacks, and the applicant may state without its being one of the `steps`."""
+    for name, feature in features.items():
+        own = feature.derived is None and name not in facts.reported and not feature.protected
+        if own and name not in steps and record.get(name, 0.0) is None:
+            yield title_text(feature)
+
+
 def lines(
     names: Iterable[str], record: Mapping[str, RawValue], features: Mapping[str, Feature], language: Language
 ) -> Iterator[str]:
@@ -150,6 +160,8 @@ class Ways:
         birthday = late and any(dates.by_years(other) and other.protected for other in older)
         enough = enough_of(one)
         first = time_of_first(facts, one, steps[:enough])
+        if dates.days_said(first) > dates.days_said(months):  # nine weeks are more than the two months of all steps
+            first = months
         enough_time = dates.span(facts.answer, first, self.valid_months, language, dated=dated)[0]
         return NoticeWay(
             number=number,
@@ -169,10 +181,7 @@ class Ways:
             last=language.date_text(max(until, last or until)) if dated and not late else None,
             counted=(*([language.own_age] if birthday else ()), *lines(moving, one["applicant"], features, language))
             if dated else (),
-            unstated=tuple(
-                title_text(features[name]) for name, raw in one["applicant"].items()
-                if raw is None and name not in steps and name not in facts.reported and not features[name].protected
-            ),
+            unstated=tuple(unstated(facts, one["applicant"], features, steps)),
             birthday=not steps and bool(older) and all(map(dates.by_years, older)),
             enough=enough,
             enough_time=None if enough is None or first <= 0.0 else fill(language.takes, {"time": enough_time}),

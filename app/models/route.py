@@ -122,7 +122,7 @@ async def predict(
 ) -> JSONResponse:
     """The model's decision about each record, in order.
 
-    Always answered directly: `Prefer: respond-async` is refused.
+    `Prefer: respond-async` is refused.
     """
     return JSONResponse(await service.models.predict(name, request.records))
 

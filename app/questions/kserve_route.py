@@ -70,7 +70,7 @@ async def explain(
 ) -> JSONResponse:
     """What POST /recourse without options answers, recorded in the same way.
 
-    Always answered directly: `Prefer: respond-async` is refused.
+    `Prefer: respond-async` is refused.
     """
     asked = RecourseRequest.model_validate({"model": name, "applicant": request.instances[0]})
     try:

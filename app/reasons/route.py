@@ -67,7 +67,7 @@ async def reasons(
     Reasons are not recourse: features that cannot be changed are named, too. Protected
     features are never named; the answer says which share they have.
 
-    Always answered directly: `Prefer: respond-async` is refused.
+    `Prefer: respond-async` is refused.
     """
     asked = (REASONS, request.question(), request.applicant, request.terms())
     return Response(await service.questions.ask(*asked), media_type=JSON)

@@ -69,6 +69,15 @@ def test_the_time_of_the_steps_that_are_enough_is_said(
     assert (found.enough, found.enough_time) == (enough, said)
 
 
+def test_a_part_takes_no_longer_than_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine weeks are more than two months."""
+    one = way(amount=15700, guarantor=True, months=2.0)
+    for change, months in zip(one["changes"], (1.872, 2.0), strict=True):
+        change |= {"takes_months": months, "from": 0}
+    one["steps"] = [{"feature": name, "favourable": True} for name in ("amount", "guarantor")]
+    assert told(monkeypatch, one).enough_time == "up to 2 months"
+
+
 def test_days_are_those_of_the_calendar() -> None:
     at_the_end = answered(created_at="2026-01-31T10:00:00.000Z")
     assert dates.unchanged_until(at_the_end, 0.0, (moving(12.0),), "2026-04-30") == date(2026, 2, 27).isoformat()

@@ -134,7 +134,7 @@ def test_a_refusal_in_english() -> None:
         "- Guarantor: no -",
         "- Housing not stated What you can change",
         "application changes, this leads to a yes from today's model, even where reasons above remain (time assumed "
-        "for all the steps, begun now: up to 90 days): 1.",
+        "if you begin all the steps now: up to 90 days): 1.",
         "1. Reduce the loan amount from 20,800 EUR to 15,700 EUR. 2. Find a guarantor.",
         "then rates your application 92. It is assessed without what you have not stated (Housing); if you tell us,",
         "If future applicants are like today's, at least 94 in 100 new versions of our",
@@ -176,8 +176,8 @@ def test_a_refusal_in_german() -> None:
         "- Verspätungen: keine Angaben -",
         "- Bürgschaft: nein -",
         "- Wohnen: keine Angabe Was",
-        "ändert, nimmt ihn das heutige Modell damit an, auch wo Gründe von oben bestehen bleiben (geschätzte Dauer "
-        "aller Schritte, ab heute: bis zu 90 Tage): 1.",
+        "ändert, nimmt ihn das heutige Modell damit an, auch wo Gründe von oben bestehen bleiben (geschätzte Dauer, "
+        "wenn Sie heute mit allen Schritten beginnen: bis zu 90 Tage): 1.",
         "das Wichtigste zuerst (die Kürzel in eckigen Klammern sind für uns):",
         "2026, wenn wir dieses Modell weiter verwenden, Sie bis dahin alles umgesetzt haben, das so bleibt und "
         "sich sonst nichts an Ihrem Antrag ändert.",
@@ -947,8 +947,8 @@ def test_a_search_that_is_limited_says_by_what(asked: dict[str, Any], said: str)
 
 
 @pytest.mark.parametrize(
-    ("language", "said"), [("en", ("likely enough for a way: {}.", "may be a way")),
-                           ("de", ("wahrscheinlich allein: {}.", "einen Weg geben"))],
+    ("language", "said"), [("en", ("if, of this, the search did not leave out: {}.", "may be a way")),
+                           ("de", ("davon nur dies nicht ausließe: {}.", "einen Weg geben"))],
 )  # fmt: skip
 def test_what_alone_is_likely_enough_is_named(language: str, said: tuple[str, str]) -> None:
     asked = {"constraints": {"immutable": ["amount", "housing"], "max_changes": 1}}
@@ -962,6 +962,11 @@ def test_what_alone_is_likely_enough_is_named(language: str, said: tuple[str, st
         letter = " ".join(written(language, asked=asked, counterfactuals=[], relax=relax).split())
         assert (said[0].format(named) in letter) is (named is not None)
         assert (said[1] in letter) is (named is None and constraint != "horizon_months")
+    relax = {"constraint": "max_changes", "feature": None, "sufficient": True}
+    alone = " ".join(
+        written(language, asked={"constraints": {"max_changes": 1}}, counterfactuals=[], relax=relax).split()
+    )
+    assert ("did not leave this out. Ask us" if language == "en" else "die Suche das nicht ausließe. Fragen") in alone
 
 
 @pytest.mark.parametrize(
@@ -1171,14 +1176,14 @@ def test_no_way_that_ends_in_time_is_said_to_end_after_the_letter(language: str,
 @pytest.mark.parametrize(
     ("language", "said"),
     [
-        ("en", ("most new versions of our model would then refuse your application: at most 13 in 100 accept it. Tell",
-                "do not count on a new version of our model to accept your application. Tell",
+        ("en", ("most new versions of our model would then refuse your application: at most 13 in 100 accept it. They",
+                "do not count on a new version of our model to accept your application. They",
                 "at least 94 in 100 new versions of our model would then accept your application too (60 of the 60",
-                "A new version of our model may refuse them. Tell")),
+                "A new version of our model may refuse them. They are assessed without what you have not stated")),
         ("de", ("lehnen die meisten neuen Fassungen unseres Modells Ihren Antrag dann ab: Höchstens 13 von 100 nehmen",
                 "rechnen Sie nicht damit, dass eine neue Fassung unseres Modells Ihren Antrag dann annimmt.",
                 "nehmen mindestens 94 von 100 neuen Fassungen unseres Modells Ihren Antrag dann ebenfalls an (60 von",
-                "Eine neue Fassung unseres Modells könnte sie ablehnen. Möchten Sie")),
+                "Eine neue Fassung unseres Modells könnte sie ablehnen. Dabei fehlt, was Sie nicht angegeben haben")),
     ],
 )  # fmt: skip
 def test_other_terms_that_most_models_would_refuse_are_said_to_be(language: str, said: tuple[str, ...]) -> None:

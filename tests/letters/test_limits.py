@@ -292,3 +292,16 @@ def test_a_letter_without_future_models_points_to_nothing_said_of_them(language:
         one["steps"] = [{"feature": name, "favourable": True} for name in ("amount", "guarantor")]
         for found in ([one], [one, one]):
             assert (said in letter_of(language, counterfactuals=found)) is (share is not None)
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [("en", "It is assessed without what you have not stated (Housing)"),
+     ("de", "Dabei fehlt, was Sie nicht angegeben haben (Wohnen)")],
+)  # fmt: skip
+def test_a_yes_without_what_is_missing_says_so(language: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    favourable = {"probability": 0.9, "score": 1.0, "favourable": True}
+    for housing, missing in ((None, True), ("rented", False)):
+        monkeypatch.setitem(APPLICANT, "housing", housing)
+        letter = letter_of(language, reasons=None, counterfactuals=[], factual=favourable)
+        assert (said in letter) is missing
