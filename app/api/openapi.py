@@ -43,10 +43,10 @@ from app.settings import Settings
 DESCRIPTION = """\
 Algorithmic recourse: what an applicant can change so that a lender's model accepts, also after the model changes.
 
-Records go in and come out in the model's own features, units and categories. Errors are RFC 9457 problem documents
-(`application/problem+json`) that list all faults of a request at once. While no key is needed, a request that names
+Records have the model's own features, units and categories. Errors are RFC 9457 problem documents
+(`application/problem+json`) that list all faults of a request. While no key is needed, a request that names
 another host than this machine gets 421. Every response carries `X-Request-ID`: that of the request, if it is 1 to 128
-visible ASCII characters without spaces, double quotes and backslashes.
+visible ASCII characters without double quotes and backslashes.
 """
 
 SERVER = {"url": "http://127.0.0.1:8000", "description": "The service as `make run` starts it."}

@@ -64,8 +64,13 @@ def notice_of(
     features = {feature.name: in_language(feature, language) for feature in facts.features}
     whole = distinct(facts, (one for one in answer["counterfactuals"] if len(steps_of(one)) <= MOST_STEPS))
     found = whole or distinct(facts, without_margin(facts, answer["counterfactuals"]))
-    offer = () if offer_share is None else _offer(facts, found, features, language, offer_share)
-    lasting, in_time = _lasts(facts, [*found, answer["offer"]] if offer else found, valid_months), facts
+    lasting, in_time = _lasts(facts, found, valid_months), facts
+    offer, offered = tuple[str, ...](), answer.get("offer")  # answers of earlier releases have none
+    # Beside ways that last, a letter states no terms that do not.
+    if offer_share is not None and offered is not None and (offered.get("lasts") or not lasting):
+        offer = _offer(facts, offered, found, features, language, offer_share)
+    if offered is not None and offer and all(takes_of(one) > valid_months for one in found):
+        lasting = _lasts(facts, [offered], valid_months)
     if lasting:  # as if time did not change the application
         in_time = replace(facts, features=tuple(replace(one, moves_with_time=None) for one in facts.features))
     moving = [feature for feature in in_time.features if dates.moves(feature, valid_months)]
@@ -92,11 +97,11 @@ def notice_of(
     reasons = facts.reasons or {"reasons": (), "against": None}
     known, unknown = _by_knowledge(facts)
     ruled_out, relax = _left_out(facts.question, features, language), answer.get("relax")
+    likely = ruled_out.get(relax["feature"] or relax["constraint"]) if relax and relax["sufficient"] else None
     horizon = (facts.question.get("timing") or {}).get("horizon_months")
-    if (
-        found and horizon is not None and horizon < valid_months
-    ):  # else the letter says by when changes must be possible
+    if horizon is not None and horizon < valid_months:
         ruled_out[HORIZON] = fill(language.takes_longer, {"time": about_text(horizon, language.phrases)})
+    nearest = answer.get("nearest") or {}  # none where no change is allowed
     probability, points = factual and factual["probability"], factual and factual.get("points")
     accepts = None if facts.scale is None else language.points_text(facts.scale.threshold, facts.scale.threshold)
     fewer = facts.scale is not None and facts.scale.fewer
@@ -121,11 +126,11 @@ def notice_of(
         unstated=() if ways else tuple(unstated(facts, facts.applicant, features)),
         years=any(map(dates.by_years, in_time.features)) and (bool(offer) or not birthdays_counted),
         unseen=any(UNSEEN_WARNING in warning for warning in answer.get("warnings", ())),
-        precluded=(answer.get("precluded") or {}).get("status") == "proven",
-        accepts_some=bool((answer.get("nearest") or {}).get("favourable")),
+        precluded=bool(nearest) and (answer.get("precluded") or {}).get("status") == "proven",
+        accepts_some=bool(nearest.get("favourable")),
         limited=bool(ruled_out) or any(((facts.question.get("wishes") or {}).get("exclude") or {}).values()),
         left_out=tuple(ruled_out.values()),
-        likely_enough=ruled_out.get(relax["feature"] or relax["constraint"]) if relax and relax["sufficient"] else None,
+        likely_enough=likely,
         longer=_longer(relax, language),
         reach_until=dates.reach_until(answer, facts.question, facts.features, language),
         refused=factual is not None and not factual["favourable"],
@@ -200,11 +205,15 @@ def _by_knowledge(facts: Facts) -> tuple[list[str], list[str]]:
 
 
 def _offer(
-    facts: Facts, found: Sequence[Json], features: Mapping[str, Feature], language: Language, least: float
+    facts: Facts,
+    offer: Json,
+    found: Sequence[Json],
+    features: Mapping[str, Feature],
+    language: Language,
+    least: float,
 ) -> tuple[str, ...]:
-    """Lines of the offer; none where there is none, it is too small, or one of the ways found has terms as good."""
-    offer = facts.answer.get("offer")  # answers of earlier releases have none
-    if offer is None or any(_has_terms(one, offer, facts.applicant, features) for one in found):
+    """Lines of the offer; none where it is too small, or one of the ways found has terms as good."""
+    if any(_has_terms(one, offer, facts.applicant, features) for one in found):
         return ()
     for name, value in offer["terms"].items():
         feature = features[name]

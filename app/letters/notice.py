@@ -1,10 +1,12 @@
 """The records that a letter consists of; templates name their fields."""
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from app.questions.answers import Timestamp
 from app.recourse.answer_part import AnswerPart
+
+Role = Literal["needed", "margin", "flat", "lower"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +55,8 @@ class NoticeWay(AnswerPart):
     """From 1."""
     steps: tuple[str, ...]
     """The most helpful first."""
-    flat: tuple[int, ...]
-    """Numbers of margin steps that raise no rating."""
+    roles: tuple[Role, ...]
+    """Of each step; `flat` and `lower`: a margin that keeps or lowers the rating."""
     time: str | None
     """How long it takes; null if unknown."""
     late: bool
@@ -92,7 +94,7 @@ class Notice(AnswerPart):
     reference: str | None
     """The caller's name for the case."""
     language: str
-    """Language of the letter."""
+    """Its language."""
     regime: str
     """Which of the lender's letters."""
     missing: tuple[str, ...]
@@ -100,7 +102,7 @@ class Notice(AnswerPart):
     date: str
     """Of the answer."""
     created_at: Timestamp
-    """When the answer was given."""
+    """Time of the answer."""
     title: str
     """Of the model."""
     model: str
@@ -172,7 +174,7 @@ class Notice(AnswerPart):
     offer_promise: str | None
     """What can be promised of it."""
     long_left_out: bool
-    """Whether all found have too many steps."""
+    """Whether all have too many steps."""
     alike: str | None
     """What can be promised of each of several ways."""
     tried: int | None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.letters import dates
 from app.letters.facts import Facts
 from app.letters.language import Language
-from app.letters.notice import NoticeWay
+from app.letters.notice import NoticeWay, Role
 from app.questions.answers import Json
 from app.questions.ways import changes_in_order
 from app.recourse.actions.accepted_values import AcceptedValues
@@ -172,7 +172,7 @@ class Ways:
                 )
                 for name in steps
             ),
-            flat=() if enough is None else tuple(_flat(one["steps"], enough)),
+            roles=tuple(_roles(one, len(steps), enough)),
             time=None if months <= 0.0
             else fill(language.takes_to if dated else language.takes, {"time": time, "date": day}),
             late=late,
@@ -194,12 +194,15 @@ class Ways:
         )  # fmt: skip
 
 
-def _flat(steps: Sequence[Json], enough: int) -> Iterator[int]:
-    """Numbers of the steps after those that are enough that do not raise the score."""
-    for number in range(enough + 1, len(steps) + 1):
-        before, after = steps[number - 2].get("score"), steps[number - 1].get("score")  # keys may not read them
-        if before is not None and after is not None and after <= before:
-            yield number
+def _roles(one: Json, steps: int, enough: int | None) -> Iterator[Role]:
+    """Of each step, what it is for, by the model's scores before and after it."""
+    for k in range(steps):
+        if enough is None or k < enough:
+            yield "needed"
+            continue
+        before, after = one["steps"][k - 1].get("score"), one["steps"][k].get("score")  # keys may not read them
+        raised = None in (before, after) or after > before
+        yield "margin" if raised else "flat" if after == before else "lower"
 
 
 def _accepted(found: Json) -> AcceptedValues:

@@ -732,7 +732,9 @@ def test_what_is_proven_to_be_out_of_reach_is_not_called_unproven(language: str)
     unproven = "does not prove" if language == "en" else "beweist nicht"
     assert unproven in written(language, counterfactuals=[])
     assert unproven in written(language, counterfactuals=[], precluded={"status": "open", "proof": None})
-    assert unproven not in written(language, counterfactuals=[], precluded={"status": "proven", "proof": "enumerated"})
+    proven = {"status": "proven", "proof": "enumerated"}
+    assert unproven not in written(language, counterfactuals=[], precluded=proven, nearest={"favourable": False})
+    assert unproven in written(language, counterfactuals=[], precluded=proven, nearest=None), "nothing was allowed"
 
 
 @pytest.mark.parametrize(
@@ -839,8 +841,8 @@ def test_a_value_is_not_compared_with_one_that_reads_alike() -> None:
                "Bedingungen an, ohne die Änderungen unten. Eine neue Fassung unseres Modells könnte sie ablehnen. "
                "Möchten Sie diese Bedingungen, sagen Sie es uns so früh, dass wir bis zum 30. Mai 2026 entscheiden "
                "können: Erst dann entscheiden wir neu, nach den übrigen Prüfungen und mit dem Modell, das wir dann "
-               "haben; Ihre Rate erfahren Sie vor einer Unterschrift. - Kreditbetrag: 9.000 EUR (in Ihrem Antrag: "
-               "20.800 EUR) - Bürgschaft: nein (wie beantragt) Was Sie"),
+               "haben; bei einem Ja erfahren Sie Ihre Rate vor der Unterschrift. - Kreditbetrag: 9.000 EUR (in Ihrem "
+               "Antrag: 20.800 EUR) - Bürgschaft: nein (wie beantragt) Was Sie"),
     ],
 )  # fmt: skip
 def test_other_terms_are_stated_with_their_condition_where_the_lender_wants_that(language: str, lines: str) -> None:
@@ -878,7 +880,8 @@ def test_an_offer_is_not_stated_beside_a_way_with_terms_as_good(
 
 
 @pytest.mark.parametrize(
-    ("language", "said"), [("en", "Changes that take longer"), ("de", "die länger dauern, würden")]
+    ("language", "said"),
+    [("en", "We found changes that take longer"), ("de", "Gefunden haben wir Änderungen, die länger")],
 )
 def test_more_time_is_named_where_it_is_enough(language: str, said: str) -> None:
     for constraint, sufficient in (("horizon_months", True), ("horizon_months", False), ("bounds", True)):
@@ -1134,8 +1137,8 @@ def test_ways_that_differ_in_their_margin_only_are_one() -> None:
 def test_a_shorter_time_than_the_letter_s_is_a_limit(language: str, said: str) -> None:
     for horizon in (None, 2.0, 12.0):
         asked = {"timing": {"horizon_months": horizon}}
-        assert (said in " ".join(written(language, asked=asked).split())) is (horizon == 2.0)
-        assert said not in " ".join(written(language, asked=asked, counterfactuals=[]).split())
+        for ways in ({}, {"counterfactuals": []}):
+            assert (said in " ".join(written(language, asked=asked, **ways).split())) is (horizon == 2.0)
 
 
 def test_what_a_database_reported_reads_as_the_same_value_elsewhere() -> None:
@@ -1408,5 +1411,7 @@ def test_a_yes_that_lasts_names_no_days_but_the_last_and_no_birthday(
     for lasts in (False, True):
         offer = {"terms": {"amount": 15000}, "applicant": APPLICANT | {"amount": 15000}, "lasts": lasts}
         told = notice(templates, language, states_offer=True, counterfactuals=[older], offer=offer)
-        assert told.offer
-        assert (birthday in templates.text(told)) is not lasts
+        assert bool(told.offer) is lasts, "beside a way that lasts, terms last"
+        assert birthday not in templates.text(told)
+        alone = notice(templates, language, states_offer=True, counterfactuals=[], offer=offer)
+        assert (birthday in templates.text(alone)) is not lasts

@@ -111,8 +111,8 @@ def test_birthdays_that_are_counted_are_no_reservation(language: str, own: str, 
 
 @pytest.mark.parametrize(
     ("language", "long", "apart"),
-    [("en", "longer (about 24 months) would lead", ", apart from the time"),
-     ("de", "dauern (etwa 24 Monate), würden", ", außer dass bis")],
+    [("en", "longer (about 24 months) and that would lead", ", apart from the time"),
+     ("de", "dauern (etwa 24 Monate). Sie würden", ", außer dass bis")],
 )  # fmt: skip
 def test_more_time_is_no_other_change_and_is_said(language: str, long: str, apart: str) -> None:
     relax = {"constraint": "horizon_months", "feature": None, "sufficient": True}
@@ -121,6 +121,10 @@ def test_more_time_is_no_other_change_and_is_said(language: str, long: str, apar
         assert apart in letter
         assert (long in letter) is bool(known)
         assert "We do not promise that yes" in letter or "Dieses Ja sagen wir nicht zu" in letter
+        # What today's model accepts sooner, too few new versions accept.
+        some = letter_of(language, counterfactuals=[], relax=relax | known, nearest={"favourable": True})
+        asked = "as many of the new versions" if language == "en" else "so vieler der neuen Fassungen"
+        assert (asked in some, asked in letter) == (True, False)
 
 
 @pytest.mark.parametrize(("language", "said"), [("en", "loan applied for"), ("de", "einen Kredit (auch diesen)")])
@@ -260,18 +264,17 @@ def test_a_way_that_is_too_long_is_stated_without_its_margin(
 
 
 @pytest.mark.parametrize(
-    ("language", "flat"),
-    [
-        ("en", "(margin; the rating does not rise by it, and may fall)"),
-        ("de", "(Vorsorge; die Bewertung steigt dadurch nicht, sinkt vielleicht)"),
-    ],
-)
-def test_a_margin_that_raises_no_rating_says_so(language: str, flat: str) -> None:
-    for score, said in ((1.1, False), (1.0, True)):
+    ("language", "flat", "lower"),
+    [("en", "(margin; it does not change the rating)", "(margin; it lowers the rating)"),
+     ("de", "(Vorsorge; ändert nicht die Bewertung)", "(Vorsorge; senkt die Bewertung)")],
+)  # fmt: skip
+def test_a_margin_that_raises_no_rating_says_so(language: str, flat: str, lower: str) -> None:
+    for score, said in ((1.1, None), (1.0, flat), (0.9, lower), (None, None)):
         one = way(amount=15700, guarantor=True)
         one["steps"] = [{"feature": "amount", "favourable": True, "score": 1.0},
                         {"feature": "guarantor", "favourable": True, "score": score}]  # fmt: skip
-        assert (flat in letter_of(language, counterfactuals=[one])) is said
+        letter = letter_of(language, counterfactuals=[one])
+        assert [text for text in (flat, lower) if text in letter] == ([] if said is None else [said])
 
 
 @pytest.mark.parametrize(
@@ -280,7 +283,9 @@ def test_a_margin_that_raises_no_rating_says_so(language: str, flat: str) -> Non
      ("de", "Wenn sich sonst nichts an Ihrem Antrag ändert, auch nicht durch einen Geburtstag, sagt das")],
 )  # fmt: skip
 def test_that_all_is_refused_has_its_condition(language: str, condition: str) -> None:
-    assert condition in letter_of(language, counterfactuals=[], precluded={"status": "proven"})
+    assert condition in letter_of(
+        language, counterfactuals=[], precluded={"status": "proven"}, nearest={"favourable": False}
+    )
 
 
 @pytest.mark.parametrize(
