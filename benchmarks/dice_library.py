@@ -19,6 +19,7 @@ def dice(black_box: BlackBox, reference: Reference, way: str, count: int) -> Cal
     """
     import dice_ml
     import pandas
+    from raiutils.exceptions import UserConfigValidationException
 
     space = reference.space
     numbers = [space.names[j] for j in space.numeric.tolist()]
@@ -76,7 +77,7 @@ def dice(black_box: BlackBox, reference: Reference, way: str, count: int) -> Cal
                     features_to_vary=list(permitted), permitted_range=permitted, **options,
                 )  # fmt: skip
             rows = found.cf_examples_list[0].final_cfs_df
-        except dice_ml.utils.exception.UserConfigValidationException:
+        except UserConfigValidationException:
             rows = None
         return np.empty((0, space.p)) if rows is None else raw(rows)
 
