@@ -310,3 +310,24 @@ def test_a_yes_without_what_is_missing_says_so(language: str, said: str, monkeyp
         monkeypatch.setitem(APPLICANT, "housing", housing)
         letter = letter_of(language, reasons=None, counterfactuals=[], factual=favourable)
         assert (said in letter) is missing
+
+
+@pytest.mark.parametrize(
+    ("language", "apart"),
+    [("en", "apart from the time that passes until then (only on way 1), each"),
+     ("de", "außer dass bis dahin Zeit vergeht (nur auf Weg 1), nimmt")],
+)  # fmt: skip
+def test_time_may_pass_only_where_the_model_was_asked_about_it(language: str, apart: str) -> None:
+    soon = way(1, amount=15700, months=1.0) | {"lasts": True}
+    late = way(2, guarantor=True, months=4.0) | {"lasts": None}
+    assert apart in letter_of(language, counterfactuals=[soon, late])
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "more than one change at once. With such changes, there may be other ways"),
+                           ("de", "mehr als eine Änderung zugleich. Damit könnte es weitere Wege geben")],
+)  # fmt: skip
+def test_what_a_search_left_out_is_said_of_ways_that_are_too_long(language: str, said: str) -> None:
+    one = way(amount=15700)
+    found = [one | {"changes": one["changes"] * 7}]
+    assert said in letter_of(language, counterfactuals=found, asked={"constraints": {"max_changes": 1}})
