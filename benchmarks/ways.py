@@ -33,6 +33,9 @@ CHUNK = 200_000
 REPEATS = 5
 SHARES = (0.0, single.CHANGE_SHARE)
 
+Record = tuple[float, np.ndarray]
+"""A cost, and the raw row that has it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ways:
@@ -147,15 +150,15 @@ def brute_force(problem: RecourseProblem) -> tuple[Ways, Ways]:
     The latter is that of the local model of this answer, so the search is compared with what it searches.
     """
     meets = _candidates(problem).meets
-    accepted: dict[frozenset[int], float] = {}
-    meeting: dict[frozenset[int], float] = {}
+    accepted, meeting = dict[frozenset[int], Record](), dict[frozenset[int], Record]()
     for features, rows_raw in _rows(problem.action_set):
         yes = favourable(problem.black_box.score_raw(rows_raw))
         cost = problem.action_set.cost(rows_raw)
         for best, chosen in ((accepted, yes), (meeting, yes & meets(rows_raw))):
             if chosen.any():
-                best[features] = float(cost[chosen].min())
-    return _different(accepted), _different(meeting)
+                at = int(np.where(chosen, cost, np.inf).argmin())
+                best[features] = float(cost[at]), rows_raw[at]
+    return _different(problem, accepted), _different(problem, meeting)
 
 
 def _candidates(problem: RecourseProblem) -> Candidates:
@@ -170,14 +173,29 @@ def _candidates(problem: RecourseProblem) -> Candidates:
     return candidates
 
 
-def _different(best: dict[frozenset[int], float]) -> Ways:
-    """The cheapest sets of features of which none contains an earlier one."""
-    ways = Ways(costs=[], sets=[])
-    for features, cost in sorted(best.items(), key=lambda item: item[1]):
-        if len(ways.costs) < WAYS and not any(earlier <= features for earlier in ways.sets):
+def _different(problem: RecourseProblem, best: dict[frozenset[int], Record]) -> Ways:
+    """The cheapest sets of features of which none contains an earlier one, nor what is enough of an earlier one."""
+    ways, closed = Ways(costs=[], sets=[]), list[frozenset[int]]()
+    for features, (cost, row_raw) in sorted(best.items(), key=lambda item: item[1][0]):
+        if len(ways.costs) < WAYS and not any(earlier <= features for earlier in closed):
             ways.costs.append(cost)
             ways.sets.append(features)
+            closed += [features, *_enough(problem, row_raw, features)]
     return ways
+
+
+def _enough(problem: RecourseProblem, row_raw: np.ndarray, features: frozenset[int]) -> list[frozenset[int]]:
+    """The parts of a way that the model accepts, and that bring most of what its score rises by."""
+    parts = [frozenset(some) for k in range(1, len(features)) for some in combinations(sorted(features), k)]
+    if not parts:
+        return []
+    rows_raw = np.tile(problem.factual_raw, (len(parts), 1))
+    for row, part in zip(rows_raw, parts, strict=True):
+        row[list(part)] = row_raw[list(part)]
+    own, whole = problem.black_box.score_raw(np.array([problem.factual_raw, row_raw]))
+    scores = problem.black_box.score_raw(rows_raw)
+    most = favourable(scores) & (scores - own >= (whole - own) * single.ENOUGH_SHARE)
+    return [part for part, is_enough in zip(parts, most, strict=True) if is_enough]
 
 
 def _rows(actions: ActionSet) -> Iterator[tuple[frozenset[int], np.ndarray]]:
