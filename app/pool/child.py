@@ -122,6 +122,8 @@ class Child:
 
     def __init__(self, nice: int = 0, memory_mb: int = 0) -> None:
         self._socket, self._theirs = socket.socketpair()
+        self._handing_over = threading.Lock()
+        """Held while `_theirs` is used or closed: a number closed meanwhile may be another connection's by then."""
         self._process = CONTEXT.Process(target=serve, args=(self._theirs, nice, memory_mb), name=NAME, daemon=True)
         self._writer: asyncio.StreamWriter | None = None
         self._ended = asyncio.Event()
@@ -158,7 +160,9 @@ class Child:
         _fork_servers.add(begun["parent"])
 
     def _fork(self) -> None:
-        with self._theirs:
+        with self._handing_over, self._theirs:
+            if self._theirs.fileno() < 0:  # killed before it began
+                return
             # What cleans up temporary files may have taken the socket of the fork server, and its directory.
             os.makedirs(multiprocessing.util.get_temp_dir(), mode=0o700, exist_ok=True)
             start_fork_server()
@@ -263,7 +267,9 @@ class Child:
         """
         if self._writer is None:
             self._socket.close()
-            self._theirs.close()
+            if self._handing_over.acquire(blocking=False):  # else `_fork` closes the other end
+                self._theirs.close()
+                self._handing_over.release()
             return
         self._process.kill()
         with suppress(TimeoutError):

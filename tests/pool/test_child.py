@@ -59,6 +59,35 @@ def test_a_child_whose_server_ends_while_it_begins_prints_nothing() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+STOPPED = """
+import asyncio
+from contextlib import suppress
+from app.pool.child import Child
+
+async def stop_while_they_begin():
+    first = Child()
+    await first.start(lambda one: None)
+    for k in range(150):
+        child = Child()
+        beginning = asyncio.ensure_future(child.start(lambda one: None))
+        await asyncio.sleep(k * 4e-5)
+        beginning.cancel()
+        with suppress(asyncio.CancelledError):
+            await beginning
+        await child.kill()
+    await asyncio.sleep(0.5)
+    await first.kill()
+
+asyncio.run(stop_while_they_begin())
+"""
+
+
+def test_a_child_that_is_stopped_while_it_begins_gets_no_socket_of_another() -> None:
+    """A socket that is closed while it is handed over leaves its number to the next one that is opened."""
+    done = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 async def test_children_do_not_draw_the_same_random_numbers() -> None:
     drawn = []
     for _ in range(2):
