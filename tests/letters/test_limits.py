@@ -123,7 +123,7 @@ def test_more_time_is_no_other_change_and_is_said(language: str, long: str, apar
         assert "We do not promise that yes" in letter or "Dieses Ja sagen wir nicht zu" in letter
         # What today's model accepts sooner, too few new versions accept.
         some = letter_of(language, counterfactuals=[], relax=relax | known, nearest={"favourable": True})
-        asked = "as many of the new versions" if language == "en" else "so vieler der neuen Fassungen"
+        asked = "model and from as many of the new" if language == "en" else "Modells und so vieler der neuen"
         assert (asked in some, asked in letter) == (True, False)
 
 
