@@ -55,7 +55,7 @@ def span(answer: Json, months: float, valid_months: float, language: Language, *
     """
     start, days = datetime.fromisoformat(answer["created_at"]).date(), math.ceil(months * DAYS_PER_MONTH - 1e-6)
     end = _months_after(start, months)
-    rounded = 7 * math.ceil(days / 7) if in_weeks(months) else (end - start).days
+    rounded = days_said(months) if in_weeks(months) else (end - start).days
     ends_late = months <= valid_months and rounded > valid_months * DAYS_PER_MONTH
     if (dated and months % 1.0) or (not dated and ends_late):
         return days_text(days, language.phrases), (start + timedelta(days=days)).isoformat()

@@ -16,6 +16,7 @@ from app.letters.ways import (
     aged,
     distinct,
     enough_of,
+    lasts,
     lines,
     states_value,
     steps_of,
@@ -64,13 +65,13 @@ def notice_of(
     features = {feature.name: in_language(feature, language) for feature in facts.features}
     whole = distinct(facts, (one for one in answer["counterfactuals"] if len(steps_of(one)) <= MOST_STEPS))
     found = whole or distinct(facts, without_margin(facts, answer["counterfactuals"]))
-    lasting, in_time = _lasts(facts, found, valid_months), facts
+    lasting, in_time = _is_lasting(facts, found, valid_months), facts
     offer, offered = tuple[str, ...](), answer.get("offer")  # answers of earlier releases have none
     # Beside ways that last, a letter states no terms that do not.
     if offer_share is not None and offered is not None and (offered.get("lasts") or not lasting):
         offer = _offer(facts, offered, found, features, language, offer_share)
     if offered is not None and offer and all(takes_of(one) > valid_months for one in found):
-        lasting = _lasts(facts, [offered], valid_months)
+        lasting = _is_lasting(facts, [offered], valid_months)
     if lasting:  # as if time did not change the application
         in_time = replace(facts, features=tuple(replace(one, moves_with_time=None) for one in facts.features))
     moving = [feature for feature in in_time.features if dates.moves(feature, valid_months)]
@@ -155,11 +156,11 @@ def notice_of(
     )
 
 
-def _lasts(facts: Facts, said: Sequence[Json], valid_months: float) -> bool:
+def _is_lasting(facts: Facts, said: Sequence[Json], valid_months: float) -> bool:
     """Whether time changes the application, but no yes among the ways and offers of a letter that end in time."""
     moving = any(one.moves_with_time for one in facts.features)
     yes = [one for one in said if takes_of(one) <= valid_months]
-    return moving and bool(yes) and all(one.get("lasts") for one in yes)  # answers of earlier releases do not say
+    return moving and bool(yes) and all(lasts(facts, one) for one in yes)
 
 
 def _promise(

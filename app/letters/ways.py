@@ -65,13 +65,13 @@ def distinct(facts: Facts, found: Iterable[Json]) -> list[Json]:
     some = dict[object, Json]()
     for one in found:
         steps = sorted(steps_of(one)[: enough_of(one)])
-        days = None if _lasts(facts, one) else takes_of(one)
+        days = None if lasts(facts, one) else takes_of(one)
         some.setdefault((days, *((name, one["applicant"][name]) for name in steps)), one)
     return list(some.values())
 
 
-def _lasts(facts: Facts, one: Json) -> bool:
-    """Whether time changes no yes of a way; answers of earlier releases do not say it."""
+def lasts(facts: Facts, one: Json) -> bool:
+    """Whether time changes no yes of a way or of an offer; answers of earlier releases do not say it."""
     return bool(one.get("lasts")) or all(feature.moves_with_time is None for feature in facts.features)
 
 
@@ -82,7 +82,7 @@ def without_margin(facts: Facts, found: Sequence[Json]) -> Iterator[Json]:
     """
     for one in found:
         steps = steps_of(one)[: enough_of(one) or MOST_STEPS + 1]
-        if len(steps) > MOST_STEPS or not _lasts(facts, one):
+        if len(steps) > MOST_STEPS or not lasts(facts, one):
             continue
         margin = {*steps_of(one)[len(steps) :]}
         yield one | {

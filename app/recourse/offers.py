@@ -338,10 +338,7 @@ def _thinned(
     """
     # Without the last place, every second one is a view: an axis may have a million values.
     heads = [np.arange(len(axis) - 1) for axis in axes]
-    own = [
-        0 if axis[0] == fact else int(np.append(np.flatnonzero(axis == fact), -1)[0])
-        for axis, fact in zip(axes, fact_raw.tolist(), strict=True)
-    ]
+    own = [int(np.append(np.flatnonzero(axis == fact), -1)[0]) for axis, fact in zip(axes, fact_raw, strict=True)]
     while (size := math.prod(len(head) + 1 for head in heads)) > most or (size > few and len(heads[0]) + 1 > LEADING):
         k = 0 if len(heads[0]) + 1 > LEADING else max(range(len(heads)), key=lambda k: len(heads[k]))
         before, at = heads[k], int(np.searchsorted(heads[k], own[k]))
