@@ -5,8 +5,9 @@ model accepted, extreme changes of one or two features and the cheapest record o
 time has passed are tried too. Where the model refuses all of these, `relaxation` names the constraint that binds.
 """
 
+import math
 from collections.abc import Callable
-from itertools import combinations, islice
+from itertools import islice
 
 import numpy as np
 from jaxtyping import Float
@@ -35,7 +36,7 @@ MOST_STEPS = 60
 MAX_PAIRS = 3000
 """Pairs of extreme changes that are tried with them."""
 MOST_NUMBERS = 300_000
-"""Numbers in the records of these pairs: fewer pairs of a wide schema."""
+"""Encoded numbers in the records of these pairs: fewer pairs of a wide schema."""
 MOST_ROWS, MOST_ROWS_FREE = 5000, 2000
 """Records up to which all that are legal are tried: where rules tie features, and where none do."""
 RELAXATION_RECORDS = 200
@@ -122,19 +123,23 @@ def _cheapest_of_linear(problem: RecourseProblem) -> Float[np.ndarray, "n p"]:
 
 def _corners(actions: ActionSet) -> Float[np.ndarray, "n p"]:
     """Records in which one or two features change as far as they can: under a cap on changes these reach furthest."""
-    space = actions.space
-    singles = [
-        (j, value)
-        for j in np.flatnonzero(actions.movable).tolist()
-        for value in (actions.levels(j) if space.features[j].is_group else (actions.lower_raw[j], actions.upper_raw[j]))
-        if np.isfinite(value) and value != actions.factual_raw[j]
-    ]
-    pairs = (pair for pair in combinations(singles, 2) if pair[0][0] != pair[1][0])
-    chosen = [(one, one) for one in singles] + list(islice(pairs, min(MAX_PAIRS, MOST_NUMBERS // space.p)))
-    rows = np.tile(actions.factual_raw, (len(chosen), 1))
-    for row_raw, moves in zip(rows, chosen, strict=True):
-        for j, value in moves:
-            row_raw[j] = value
+    space, fact = actions.space, actions.factual_raw
+    lower, upper = actions.lower_raw.tolist(), actions.upper_raw.tolist()
+    columns, values = list[int](), list[float]()
+    others = list[int]()  # for each single change, where those of the next feature begin
+    for j in np.flatnonzero(actions.movable).tolist():
+        ends = actions.levels(j) if space.features[j].is_group else (lower[j], upper[j])
+        own = [value for value in ends if math.isfinite(value) and value != fact[j]]
+        columns += [j] * len(own)
+        values += own
+        others += [len(values)] * len(own)
+    singles = range(len(values))
+    pairs = ((one, other) for one in singles for other in singles[others[one] :])
+    chosen = [*zip(singles, singles, strict=True), *islice(pairs, min(MAX_PAIRS, MOST_NUMBERS // space.d))]
+    rows = np.tile(fact, (len(chosen), 1))
+    if chosen:
+        places = np.array(chosen)
+        rows[np.arange(len(rows))[:, None], np.array(columns)[places]] = np.array(values)[places]
     return rows
 
 
