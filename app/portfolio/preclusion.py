@@ -24,10 +24,10 @@ from app.recourse.models.black_box import BlackBox, input_of_rows
 from app.recourse.models.meter import Meter
 from app.recourse.numerics.solvers import MOST_NODES
 from app.recourse.problem import Reference
-from app.recourse.search.forest_branching import ForestBranching
+from app.recourse.proofs.forest_branching import ForestBranching
+from app.recourse.proofs.network_branching import NetworkBranching
 from app.recourse.search.legal_rows import every_row
 from app.recourse.search.mixed_integer import FAR, ActionProgram, Solved
-from app.recourse.search.network_branching import NetworkBranching
 from app.recourse.search.rule_branching import solve_program
 
 MOST_ROWS = 20_000

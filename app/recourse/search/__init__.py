@@ -11,9 +11,6 @@ constraints divide the action set into `rule_parts`, in which `enclosures` bound
 also where a knapsack ends without a proof. `robust_projection` asks with constraints of its own, and `legal_rows` for
 what is nearest to given records (fallback records, corrections, `robust_bayesian`).
 
-Proofs that no record is accepted bound boxes of records: `network_branching` for ReLU networks, `forest_branching` for
-trees.
-
 The others need no linear model: `local_moves` makes single moves, judged by any function (plans, corrections, polish,
 `growing_spheres`), `committee` combines moves that the future models judge (`future_validity`),
 with `levels`; `tree_leaves` serves `probe`.

@@ -164,9 +164,8 @@ class Branching:
         near_below, near_above = float(A.below_raw[j]), float(A.above_raw[j])
         if near_below < mixed < near_above:
             still = math.isfinite(node.cost[j, 0])
-            below, above = (near_below, fact) if mixed < fact else (fact, near_above)
-            if not still:
-                below, above = near_below, near_above
+            below = fact if still and mixed >= fact else near_below
+            above = fact if still and mixed < fact else near_above
         else:
             below, above = legal(A, j, mixed, math.floor), legal(A, j, mixed, math.ceil)
         return max(below, float(node.low_raw[j])), min(above, float(node.high_raw[j]))

@@ -219,15 +219,10 @@ class Search:
         # What ties several features takes a program for each, so those that could not help without it are left out.
         wider = [(search, one) for search, one in searches if self.action_set.is_coupled or search.reach > self.reach]
         now = self._legal_reach() if wider else self.reach
-        options = [(search._legal_reach(), one) for search, one in wider if search.reach > now]  # noqa: SLF001 - of this class
-        options = [
-            option
-            for option in options
-            if option[0] > now and not math.isclose(option[0], now, rel_tol=SLACK, abs_tol=SLACK)
-        ]
-        if not options:
+        reached = [(search._legal_reach(), one) for search, one in wider if search.reach > now]  # noqa: SLF001 - of this class
+        reach, best = max(reached, key=lambda option: option[0], default=(now, None))
+        if best is None or reach <= now or math.isclose(reach, now, rel_tol=SLACK, abs_tol=SLACK):
             return None
-        reach, best = max(options, key=lambda option: option[0])
         return Relaxation(
             constraint=best.constraint, feature=best.feature, sufficient=bool(reach >= margin), text=best.text
         )

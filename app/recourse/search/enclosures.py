@@ -48,18 +48,14 @@ class Enclosure:
 
     def __add__(self, other: "Enclosure") -> "Enclosure":
         slopes = _combined((1.0, 1.0), self.slopes, 1.0, other.slopes)
-        return Enclosure(
-            _plus(self.range, other.range), self.anchor + other.anchor, slopes, self.size + other.size
-        )  # fmt: skip
+        return Enclosure(_plus(self.range, other.range), self.anchor + other.anchor, slopes, self.size + other.size)
 
     def __mul__(self, other: "Enclosure") -> "Enclosure":
         # f g - f0 g0 = f (g - g0) + g0 (f - f0), or the same with f and g exchanged.
         one = _combined(self.range, other.slopes, other.anchor, self.slopes)
         two = _combined(other.range, self.slopes, self.anchor, other.slopes)
         slopes = one if _width(one) <= _width(two) else two
-        return Enclosure(
-            _times(self.range, other.range), self.anchor * other.anchor, slopes, self.size * other.size
-        )  # fmt: skip
+        return Enclosure(_times(self.range, other.range), self.anchor * other.anchor, slopes, self.size * other.size)
 
     def reciprocal(self) -> "Enclosure":
         """The enclosure of 1 divided by this number. Raises `Unbounded` if this number may be zero."""
@@ -82,10 +78,8 @@ class Enclosure:
         for v in {**self.slopes, **other.slopes}:
             ends = (*self.slopes.get(v, (0.0, 0.0)), *other.slopes.get(v, (0.0, 0.0)))
             slopes[v] = (min(ends), max(ends))
-        return Enclosure(
-            (min(self.range[0], other.range[0]), min(self.range[1], other.range[1])), min(self.anchor, other.anchor),
-            slopes, max(self.size, other.size),
-        )  # fmt: skip
+        range_ = (min(self.range[0], other.range[0]), min(self.range[1], other.range[1]))
+        return Enclosure(range_, min(self.anchor, other.anchor), slopes, max(self.size, other.size))
 
 
 def constant(value: float) -> Enclosure:

@@ -60,6 +60,10 @@ class Responses:
         X, cost = self.space.encode(rows_raw), self.action_set.cost(rows_raw)
         return replace(self.objective, cost_weight=weight, share=self.share).value(X, cost)
 
+    def worth(self, weight: float) -> float:
+        """The objective at the start, as a cost; no action that costs more is optimal if the start is legal."""
+        return float(self.weighted(self.action_set.factual_raw[None], weight)[0]) / weight
+
     @cached_property
     def rows(self) -> Int[np.ndarray, "p"]:
         """For each feature, the index of its first value in the flattened array of a node."""
@@ -85,8 +89,7 @@ class Responses:
     def _root(self, weight: float) -> Node:
         A, p = self.action_set, self.space.p
         low, high = A.lower_raw.copy(), A.upper_raw.copy()
-        # An action that costs more than the whole objective at the start cannot be optimal.
-        worth = float(self.weighted(A.factual_raw[None], weight)[0]) / weight
+        worth = self.worth(weight)
         for j, k in self._place.items():
             if not A.movable[j]:
                 continue
@@ -148,18 +151,12 @@ class Responses:
         node.cost[j, 1:m] = 0.0
         node.cost[j, 0] = 0.0 if still else np.inf
 
-    def respond(
-        self, node: Node, weight: float, a: float, b: float, priced: Float[np.ndarray, "p m"] | None = None
-    ) -> Point:
+    def respond(self, node: Node, weight: float, a: float, b: float) -> Point:
         """The point that minimises ``weight cost - a r - b p``, with worst score ``r`` and predicted score ``p``.
 
         The point has one value per feature.
-
-        Parameters
-        ----------
-        priced : the cost of each value, in place of ``weight cost``
         """
-        reduced = (weight * node.cost if priced is None else priced) - a * node.r
+        reduced = weight * node.cost - a * node.r
         if b != 0.0:
             reduced -= b * node.p
         if self.cap is None:

@@ -159,10 +159,8 @@ class RuleBranching:
                 more += [self._constraint(cut) for cut in self.parts.cuts(part, condition)]
         own = np.zeros((len(more), len(cost)))
         own[:, :size] = np.array([row for row, _ in more]).reshape(len(more), size)
-        found = program.relaxed(
-            cost, np.concatenate([rows, own]), np.concatenate([lower, np.array([low for _, low in more])]),
-            limit=limit, **search,
-        )  # fmt: skip
+        least = np.concatenate([lower, [low for _, low in more]])
+        found = program.relaxed(cost, np.concatenate([rows, own]), least, limit=limit, **search)
         if found is None:
             return None
         # The solver keeps ranges up to a tolerance.

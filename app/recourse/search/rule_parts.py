@@ -235,9 +235,8 @@ class Parts:
         def enclosed(variable: Variable) -> Quotient:
             low, high = self._range(part, variable)
             slopes = {variable: (1.0, 1.0)} if low < high else {}
-            return Quotient(
-                Enclosure((low, high), high if variable in corner else low, slopes, max(abs(low), abs(high)))
-            )
+            anchor = high if variable in corner else low
+            return Quotient(Enclosure((low, high), anchor, slopes, max(abs(low), abs(high))))
 
         def of_level(name: str, numbers: tuple[float, ...]) -> Quotient:
             j = self._column[name]
@@ -248,9 +247,7 @@ class Parts:
             possible = numbers[low : high + 1]
             secants = [(numbers[k] - numbers[at]) / (k - at) for k in range(low, high + 1) if k != at]
             slopes = {Variable(j): (min(secants), max(secants))} if secants else {}
-            return Quotient(
-                Enclosure((min(possible), max(possible)), numbers[at], slopes, max(map(abs, possible)))
-            )  # fmt: skip
+            return Quotient(Enclosure((min(possible), max(possible)), numbers[at], slopes, max(map(abs, possible))))
 
         known = {one.name: enclosed(Variable(one.column)) for one in comparison.inputs if one.column not in part.levels}
         left, right = comparison.sides(Quotients(known, of_level), known)

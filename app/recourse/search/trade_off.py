@@ -115,8 +115,7 @@ class TradeOff:
     def _by_program(self, weight: float, effort: Effort = EXACT) -> Optimum | None:
         """By a mixed-integer program with tangents in place of the losses, more of them wherever its search comes."""
         A, objective, d = self.action_set, self.objective, self.space.d
-        # If the factual is legal, an action that costs more than the whole objective there cannot be optimal.
-        worth = self._worth(weight) if A.contains(A.factual_raw[None])[0] else FAR * float(A.weights.max())
+        worth = self.responses.worth(weight) if A.contains(A.factual_raw[None])[0] else FAR * float(A.weights.max())
         program = ActionProgram(A, reach=worth)
         extent, numeric = program.effect * program.limit, self.space.numeric_columns
         low, high = (program.start + end(extent, 0.0).sum(axis=1) for end in (np.minimum, np.maximum))
@@ -167,6 +166,3 @@ class TradeOff:
             return None
         reached = float(self.responses.weighted(found.row_raw[None], weight)[0])
         return Optimum(found.row_raw, reached, proven=reached - found.value <= 3.0 * gap * (1.0 + reached))
-
-    def _worth(self, weight: float) -> float:
-        return float(self.responses.weighted(self.action_set.factual_raw[None], weight)[0]) / weight

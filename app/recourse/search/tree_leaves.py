@@ -56,10 +56,8 @@ def _levels(
         cold = (lower[:, span] < 0.0) & (upper[:, span] >= 0.0)
         # A level lies in the box where its own column may be 1 and every other one may be 0.
         fits = hot & ((~cold).sum(axis=1, keepdims=True) - ~cold == 0)
-        if not action_set.movable[j]:
-            fits[:, np.arange(fits.shape[1]) != now] = False
-        elif j in action_set.restricted:
-            fits[:, ~np.isin(np.arange(fits.shape[1]), action_set.levels(j))] = False
+        allowed = action_set.levels(j) if action_set.movable[j] else [now]
+        fits &= np.isin(np.arange(fits.shape[1]), allowed)
         levels[:, g] = np.where(fits[:, now], now, fits.argmax(axis=1))
         possible &= fits.any(axis=1)
     return levels, possible

@@ -6,14 +6,14 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-import app.recourse.search.forest_branching as module
+import app.recourse.proofs.forest_branching as module
 from app.errors import SolverFailed
 from app.recourse.actions.action_set import action_set
 from app.recourse.actions.constraints import Constraints
 from app.recourse.features import FeatureSpace
 from app.recourse.models.forest import Forest
 from app.recourse.models.tree_leaves import Splits
-from app.recourse.search.forest_branching import ForestBranching
+from app.recourse.proofs.forest_branching import ForestBranching
 from tests.recourse.random_rules import domain, factual, legal_rows, rule_sets
 
 Node: TypeAlias = tuple[int, float, "Node", "Node"] | float

@@ -14,8 +14,8 @@ from app.recourse.actions.constraints import Constraints
 from app.recourse.actions.timing import Timing
 from app.recourse.features import Advice, Feature, FeatureSpace, FeatureType, MaxChange, Takes
 from app.recourse.models.relu_network import ReluNetwork
-from app.recourse.search import network_branching as module
-from app.recourse.search.network_branching import NetworkBranching
+from app.recourse.proofs import network_branching as module
+from app.recourse.proofs.network_branching import NetworkBranching
 from tests.recourse.random_rules import domain, factual, legal_rows, rule_sets
 
 SIZES = [(), (5,), (6, 4), (8, 6, 3)]
