@@ -21,6 +21,10 @@ MOST_CUTS, FEW_CUTS = 50, 4
 """Rounds of cuts after which a solution is given up, and after which one that is not whole is bound enough."""
 WHOLE = 1e-6
 """Numbers this close to a whole one are whole."""
+MOST_ROUNDED = 4
+"""Numbers that are not whole up to which all roundings of a point are tried."""
+ROUNDING = 1e-9
+"""Excess over a bound that is rounding."""
 
 Row: TypeAlias = tuple[Float[np.ndarray, "n"], float]
 """Coefficients, and the least value of their sum with the variables."""
@@ -70,10 +74,15 @@ def mixed_integer_program(
     SolverFailed : the solver ended without an answer, or knew no ``x`` after so many nodes or rounds of cuts
     """
     if not len(cost):  # the solver refuses a program without variables
-        return cost if ((lower <= 1e-9) & (upper >= -1e-9)).all() else None
+        return cost if ((lower <= ROUNDING) & (upper >= -ROUNDING)).all() else None
     at, columns = np.nonzero(A)
     tree = _Tree(
-        _highs(cost, (A[at, columns], (at, columns)), lower, upper, limit), cost, limit, np.flatnonzero(integer), cuts
+        _highs(cost, (A[at, columns], (at, columns)), lower, upper, limit),
+        cost,
+        limit,
+        np.flatnonzero(integer),
+        cuts,
+        (A, lower, upper),
     )
     return tree.best(gap, deadline, nodes)
 
@@ -117,7 +126,9 @@ class _Tree:
         limit: Float[np.ndarray, "n"],
         whole: Int[np.ndarray, "k"],
         cuts: Cuts,
+        rows: tuple[Float[np.ndarray, "m n"], Float[np.ndarray, "m"], Float[np.ndarray, "m"]],
     ) -> None:
+        self._A, self._lower, self._upper = rows
         self._solver, self._cost, self._limit, self._whole, self._cuts = solver, cost, limit, whole, cuts
         self._best: Float[np.ndarray, n] | None = None
         self._least = math.inf
@@ -130,7 +141,7 @@ class _Tree:
         count = 0
         while open_:
             bound, low, high = open_.pop()
-            if bound >= self._least - gap * (1.0 + abs(self._least)):
+            if bound >= self._cutoff(gap):
                 continue
             if time.monotonic() >= deadline:
                 if self._best is None:
@@ -146,13 +157,21 @@ class _Tree:
             if away.max(initial=0.0) <= WHOLE:
                 self._settle(x)
                 continue
-            bound, at, far = float(self._cost @ x), x[self._whole], int(away.argmax())
+            bound = float(self._cost @ x)
+            if bound >= self._cutoff(gap):
+                continue
+            self._round(x, away)
+            at, far = x[self._whole], int(away.argmax())
             k, below = int(self._whole[far]), math.floor(at[far])
             down, up = high.copy(), low.copy()
             down[k], up[k] = below, below + 1.0
             halves = [(bound, low, down), (bound, up, high)]
             open_ += halves if at[far] > below + 0.5 else halves[::-1]
         return self._known() if self._lost else self._best
+
+    def _cutoff(self, gap: float) -> float:
+        """The value above which a solution is no better than the best one, but for the gap."""
+        return self._least - gap * (1.0 + abs(self._least))
 
     def _known(self) -> Float[np.ndarray, "n"]:
         if self._best is None:
@@ -176,10 +195,11 @@ class _Tree:
             if ended != status.kOptimal:
                 raise SolverFailed(f"The mixed-integer solver ended without an answer: {ended.name}")
             before, x = x, np.array(solver.getSolution().col_value)
-            if np.array_equal(x, before) or (count >= FEW_CUTS and self._away(x).max(initial=0.0) > WHOLE):
-                return x  # the same: cuts are kept up to the solver's tolerance
             rows = self._cuts(x)
-            if not rows:
+            # A point that stays the same keeps its cuts up to the solver's tolerance.
+            if not rows or np.array_equal(x, before):
+                return x
+            if count >= FEW_CUTS and self._away(x).max(initial=0.0) > WHOLE:
                 return x
             for row, least in rows:
                 used = np.flatnonzero(row)
@@ -190,6 +210,20 @@ class _Tree:
     def _away(self, x: Float[np.ndarray, "n"]) -> Float[np.ndarray, "k"]:
         """How far numbers that have to be whole are from that."""
         return np.abs(x[self._whole] - np.rint(x[self._whole]))
+
+    def _round(self, x: Float[np.ndarray, "n"], away: Float[np.ndarray, "k"]) -> None:
+        """Remember the cheapest solution among the roundings of a point of which few numbers are not whole."""
+        open_ = self._whole[away > WHOLE]
+        if len(open_) > MOST_ROUNDED or self._cuts is not no_cuts:
+            return
+        points = np.repeat(x[None], 2 ** len(open_), axis=0)
+        points[:, self._whole] = np.rint(points[:, self._whole])
+        points[:, open_] = np.floor(x[open_]) + (np.arange(len(points))[:, None] >> np.arange(len(open_)) & 1)
+        sums = points @ self._A.T
+        kept = ((sums >= self._lower - ROUNDING) & (sums <= self._upper + ROUNDING)).all(axis=1)
+        costs = np.where(kept & (points <= self._limit).all(axis=1), points @ self._cost, math.inf)
+        if (least := float(costs.min())) < self._least:
+            self._best, self._least = points[costs.argmin()], least
 
     def _settle(self, x: Float[np.ndarray, "n"]) -> None:
         """Remember a solution: its whole numbers are whole up to a tolerance, which the others may exploit."""

@@ -27,7 +27,7 @@ from app.recourse.search.mixed_integer import FAR, ActionProgram
 from app.recourse.search.rule_branching import solve_program
 from app.recourse.verdict import Relaxation
 
-QUICK_GAP = 1e-2
+QUICK_GAP = 3e-3
 """Relative: savings that are not searched for where good moves suffice."""
 
 SearchKind: TypeAlias = Literal["auto", "projection", "actionable"]
