@@ -19,6 +19,7 @@ from app.recourse.counterfactual import (
     NoiseCertificate,
     ShiftCertificate,
 )
+from app.recourse.models.in_step import joined
 from app.recourse.models.linear import homogeneous
 from app.recourse.models.meter import Meter
 from app.recourse.models.score import favourable
@@ -75,37 +76,49 @@ def certify(
     lower, upper, exact = shift.bounds(rows_raw, points)
     radii = linf_radius(points, shift.centre)
     shares = _siblings_share(problem, rows_raw) if params.asks_siblings else None
-    certificates = []
-    for i, point in enumerate(points):
-        gelbrich = GelbrichCertificate(
-            lower=float(lower[i]),
-            upper=float(upper[i]),
-            radius=params.ambiguity_radius,
-            moments=shift.kind,
-            exact=bool(exact[i]),
-        )
-        joint: JointCertificate | None = None
-        if black_box.gradient is not None:
-            moments = shift.moments_at(rows_raw[i], point, std)
-            value, interval = joint_lower_bound(
-                point, std, moments, params.ambiguity_radius, JOINT_DRAWS, problem.seed, bell=shift.measured
-            )
-            # The bound without noise also counts the measured share, and noise adds nothing to it.
-            most = gelbrich.lower if shift.measured else 1.0
-            joint = JointCertificate(lower=min(value, most), interval=(min(interval[0], most), min(interval[1], most)))
-        certificates.append(
-            Certificate(
-                noise=noise[i],
-                shift=ShiftCertificate(
-                    gelbrich=gelbrich,
-                    linf_radius=float(radii[i]),
-                    estimated=shift.estimated,
-                    ensemble=None if shares is None else float(shares[i]),
+    joint: list[JointCertificate] | list[None] = [None] * len(points)
+    if black_box.gradient is not None:
+        joint = _joint(shift, rows_raw, points, std, lower, problem.seed)
+    certificates = [
+        Certificate(
+            noise=noise[i],
+            shift=ShiftCertificate(
+                gelbrich=GelbrichCertificate(
+                    lower=float(lower[i]),
+                    upper=float(upper[i]),
+                    radius=params.ambiguity_radius,
+                    moments=shift.kind,
+                    exact=bool(exact[i]),
                 ),
-                joint=joint,
-            )
+                linf_radius=float(radii[i]),
+                estimated=shift.estimated,
+                ensemble=None if shares is None else float(shares[i]),
+            ),
+            joint=joint[i],
         )
+        for i in range(len(points))
+    ]
     return tuple(certificates), warnings
+
+
+def _joint(
+    shift: Shift,
+    rows_raw: Float[np.ndarray, "n p"],
+    points: Float[np.ndarray, "n m"],
+    std: Float[np.ndarray, "d"],
+    lower: Float[np.ndarray, "n"],
+    seed: int,
+) -> list[JointCertificate]:
+    """Bounds under noise and shift together; `lower` are those without noise."""
+    moments, radius = shift.moments_at(rows_raw, points, std), shift.params.ambiguity_radius
+    found = joint_lower_bound(points, std, moments, radius, JOINT_DRAWS, seed, bell=shift.measured)
+    if shift.measured:
+        # The bound without noise also counts the measured share, and noise adds nothing to it.
+        value, low, high = (np.minimum(one, lower) for one in found)
+    else:
+        value, low, high = found
+    ends = zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
+    return [JointCertificate(lower=own, interval=(least, most)) for own, least, most in ends]
 
 
 def mistaken(scores: Float[np.ndarray, "n"], certificates: Sequence[Certificate | None]) -> list[str]:
@@ -215,8 +228,8 @@ def _noise(
     black_box, x0 = problem.black_box, problem.x0
     closed, bounds, rates, intervals = None, None, None, None
     if black_box.gradient is not None:
-        gradients = black_box.gradient(X)
-        closed = invalidation_rate_linear(scores, gradients, std)
+        gradients = joined(black_box.gradient, X)
+        closed = joined(invalidation_rate_linear, scores, gradients, np.broadcast_to(std, gradients.shape))
         if black_box.linear:  # the proof follows the slope from the factual: for a curved model it bounds nothing
             factual_gradient = black_box.gradient(x0[None])[0]
             bounds = invalidation_bound(factual_score, factual_gradient, gradients, X - x0, std)

@@ -70,15 +70,15 @@ class Shift:
 
     def moments_at(
         self,
-        row_raw: Float[np.ndarray, "p"],  # noqa: ARG002
-        point: Float[np.ndarray, "m"],  # noqa: ARG002
-        std: Float[np.ndarray, "d"],  # noqa: ARG002
-    ) -> WeightMoments:
-        """Moments of model weights that describe the scores of one raw row and of its noisy copies.
+        rows_raw: Float[np.ndarray, "n p"],  # noqa: ARG002
+        points: Float[np.ndarray, "n m"],
+        std: Float[np.ndarray, "d"],
+    ) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, "n k k"]]:
+        """Mean and covariance of the score of each raw row and, after it, of its slopes along the columns with noise.
 
-        `point` is the row as a homogeneous point; `std` is the noise of each encoded column.
+        `points` are the rows as homogeneous points; `std` is the noise of each encoded column.
         """
-        return self.moments
+        return self.moments.around(points, np.flatnonzero(std))
 
     def plan_moments(self, rows_raw: Float[np.ndarray, "n p"]) -> WeightMoments:  # noqa: ARG002
         """Moments of model weights that describe the scores of several raw rows together."""
@@ -117,13 +117,10 @@ class _FutureShift(Shift):
         return future_bounds(self._problem, rows_raw, points, self._scale, self.params.ambiguity_radius)
 
     def moments_at(
-        self, row_raw: Float[np.ndarray, "p"], point: Float[np.ndarray, "m"], std: Float[np.ndarray, "d"]
-    ) -> WeightMoments:
-        """Moments of the held-back models' weights, from their scores of a raw row and their slopes there.
-
-        `point` is the row as a homogeneous point; `std` is the noise of each encoded column.
-        """
-        return future_moments(self._problem, row_raw, point, std, self._scale)
+        self, rows_raw: Float[np.ndarray, "n p"], points: Float[np.ndarray, "n m"], std: Float[np.ndarray, "d"]
+    ) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, "n k k"]]:
+        """The same from the held-back models' scores of each raw row, and their slopes there."""
+        return future_moments(self._problem, rows_raw, points, std, self._scale)
 
     def plan_moments(self, rows_raw: Float[np.ndarray, "n p"]) -> WeightMoments:
         """Moments of the held-back models' weights that describe the scores of several raw rows together.

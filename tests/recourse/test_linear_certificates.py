@@ -227,12 +227,12 @@ def test_moments_at_a_record_are_those_of_the_scores_of_its_noisy_copies() -> No
     futures, _ = _futures()
     problem, rng = question(futures=futures), np.random.default_rng(4)
     row_raw, std, unit = rng.normal(size=5), np.array([0.1, 0.0, 0.3, 0.2, 0.0]), 2.5
-    moments = future_moments(problem, row_raw, homogeneous(row_raw), std, unit)
-    noisy = row_raw + rng.standard_normal((50, 5)) * std
-    mean, deviation = moments.project(homogeneous(noisy))
-    scores = futures.held_back.scores(noisy) / unit
-    np.testing.assert_allclose(mean, scores.mean(axis=1), atol=1e-9)
-    np.testing.assert_allclose(deviation, scores.std(axis=1, ddof=1), atol=1e-9)
+    (mean,), (covariance,) = future_moments(problem, row_raw[None], homogeneous(row_raw)[None], std, unit)
+    noise = rng.standard_normal((50, 5)) * std
+    scores = futures.held_back.scores(row_raw + noise) / unit
+    moved = np.column_stack([np.ones(50), noise[:, np.flatnonzero(std)]])
+    np.testing.assert_allclose(moved @ mean, scores.mean(axis=1), atol=1e-9)
+    np.testing.assert_allclose(np.sqrt((moved @ covariance * moved).sum(axis=1)), scores.std(axis=1, ddof=1), atol=1e-9)
 
 
 def test_the_joint_bounds_of_a_plan_are_those_of_the_futures_weights() -> None:

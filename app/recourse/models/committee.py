@@ -163,23 +163,21 @@ class Lowered:
         quantile = float(ndtri(kept))
         return max(quantile, min((quantile + self.amount) / (1.0 - self.part), quantile + self.most))
 
-    def interval(self, quantile: float, ends: tuple[float, float]) -> tuple[float, float]:
-        """The ends of an interval around the share of a quantile, each lower by its part of what the quantile loses.
+    def interval(self, quantiles: Float[np.ndarray, "n"], ends: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
+        """The ends of an interval around the share of each quantile, lower by their part of what the quantile loses.
 
         The interval allows for the error of today's records already. That error has the standard deviation 1 where the
         future models vary by ``sqrt(2)``, and a smaller one at records that a search has chosen.
         """
-        lost = float(self._lost(np.array(quantile))) / math.sqrt(2.0)
-        low, high = ndtr(ndtri(ends) - lost).tolist()
-        return low, high
+        return np.asarray(ndtr(ndtri(ends) - self._lost(quantiles)[:, None] / math.sqrt(2.0)))
 
     def _lost(self, quantiles: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
         return np.clip(self.amount + self.part * np.nan_to_num(quantiles), 0.0, self.most)  # no part times infinity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Futures:
-    """The future models of one registered model."""
+    """The future models of one registered model; told apart by identity."""
 
     search: FutureModels
     """Takes part in searches."""

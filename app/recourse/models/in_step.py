@@ -5,10 +5,11 @@ on without an answer; then one call of the function has the rows of all that wai
 without special code.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from itertools import accumulate
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from greenlet import getcurrent, greenlet
@@ -17,19 +18,26 @@ from app.errors import BudgetExceeded, ModelOutputInvalid, RecourseError
 
 R = TypeVar("R")
 """What a computation returns."""
-Reply: TypeAlias = np.ndarray | RecourseError
+Columns: TypeAlias = tuple[np.ndarray, ...]
+"""Arrays of equal length: what a function is asked, or what it gives, for each of several rows."""
+Found = TypeVar("Found", bound=np.ndarray | Columns)
+"""What a function gives for several rows: an array, or several."""
+Reply: TypeAlias = np.ndarray | Columns | RecourseError
 """The function's output for some rows, or its error."""
-OfRows: TypeAlias = Callable[[np.ndarray], np.ndarray]
-"""A function of rows whose output for a row does not depend on the other rows, but for the last bits."""
 
 
-def joined(function: OfRows, rows: np.ndarray) -> np.ndarray:
-    """``function(rows)``, the output for each of the rows; `in_step`, in one call with the rows of other computations.
+def joined(function: Callable[..., Found], *columns: np.ndarray) -> Found:
+    """``function(*columns)``, the output for each row; `in_step`, in one call with the rows of other computations.
 
     Functions are told apart by equality: a method of one object is one function. Raises what the function raises.
+
+    Parameters
+    ----------
+    function : its output for a row does not depend on the other rows, but for the last bits
+    columns : have an item for each row
     """
     here = getcurrent()
-    return here.ask(function, rows) if isinstance(here, _Computation) else function(rows)
+    return here.ask(function, columns) if isinstance(here, _Computation) else function(*columns)
 
 
 def in_step(works: Sequence[Callable[[], R]]) -> list[R | RecourseError]:
@@ -42,39 +50,45 @@ def in_step(works: Sequence[Callable[[], R]]) -> list[R | RecourseError]:
     computations = [_Computation(work) for work in works]
     for one in computations:
         one.proceed(None)
-    while waiting := [one for one in computations if one.function is not None]:
+    while asked := Counter(one.question for one in computations if one.question is not None):
         # What most wait for; the others may come to that, too, before it is their turn.
-        asked = [one.function for one in waiting if one.function is not None]
-        function = max(dict.fromkeys(asked), key=asked.count)
-        asking = [one for one in waiting if one.function == function]
-        for one, reply in zip(asking, _replies(function, [one.rows for one in asking]), strict=True):
+        question = max(asked, key=asked.__getitem__)
+        asking = [one for one in computations if one.question == question]
+        for one, reply in zip(asking, _replies(question, [one.columns for one in asking]), strict=True):
             one.proceed(reply)
     return [one.outcome for one in computations]
 
 
-def _replies(function: OfRows, questions: Sequence[np.ndarray]) -> Sequence[Reply]:
+def _replies(question: "_Question", asked: Sequence[Columns]) -> Sequence[Reply]:
     """Of one call; after an error that the rows of one may have caused, of one call each."""
-    if len(questions) == 1:
-        return [_reply(function, questions[0])]
-    rows = np.concatenate(questions)
+    function = question[0]
+    if len(asked) == 1:
+        return [_reply(function, asked[0])]
+    ends = list(accumulate(len(columns[0]) for columns in asked))
     try:
-        output = np.asarray(function(rows))
+        output = function(*map(np.concatenate, zip(*asked, strict=True)))
     except (ModelOutputInvalid, BudgetExceeded):
         output = np.empty(0)
     except RecourseError as error:
         # The server is unavailable, or time is over: one call each would fail too.
-        return [error] * len(questions)
-    if len(output) == len(rows):
-        ends = list(accumulate(map(len, questions)))
-        return [output[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    return [_reply(function, question) for question in questions]
+        return [error] * len(asked)
+    parts = output if isinstance(output, tuple) else (np.asarray(output),)
+    if any(len(part) != ends[-1] for part in parts):
+        return [_reply(function, columns) for columns in asked]
+    cut = [[part[start:end] for start, end in zip([0, *ends], ends, strict=False)] for part in parts]
+    return list(zip(*cut, strict=True)) if isinstance(output, tuple) else cut[0]
 
 
-def _reply(function: OfRows, question: np.ndarray) -> Reply:
+def _reply(function: Callable[..., Any], columns: Columns) -> Reply:
     try:
-        return function(question)
+        reply: Reply = function(*columns)
     except RecourseError as error:
         return error
+    return reply
+
+
+_Question: TypeAlias = tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]
+"""A function, and the shape of a row in each of its columns: only rows of one shape can be in one call."""
 
 
 class _Computation(greenlet, Generic[R]):  # type: ignore[misc]
@@ -83,9 +97,9 @@ class _Computation(greenlet, Generic[R]):  # type: ignore[misc]
     def __init__(self, work: Callable[[], R]) -> None:
         super().__init__(work)
         self.gr_context = copy_context()
-        self.function: OfRows | None = None
+        self.question: _Question | None = None
         """What it waits for; None before its first question, and after its end."""
-        self.rows = np.empty(0)
+        self.columns: Columns = ()
         """What it asks the function."""
         self._results: list[R] = []
         self._error: RecourseError | None = None
@@ -104,7 +118,7 @@ class _Computation(greenlet, Generic[R]):  # type: ignore[misc]
         ----------
         reply : None to start the computation
         """
-        self.function = None
+        self.question = None
         try:
             result = self.switch() if reply is None else self.switch(reply)
         except RecourseError as error:
@@ -113,11 +127,11 @@ class _Computation(greenlet, Generic[R]):  # type: ignore[misc]
             if self.dead:
                 self._results.append(result)
 
-    def ask(self, function: OfRows, rows: np.ndarray) -> np.ndarray:
+    def ask(self, function: Callable[..., Found], columns: Columns) -> Found:
         """The output of the function for the rows; called within the computation."""
-        self.function, self.rows = function, rows
+        self.question, self.columns = (function, tuple(column.shape[1:] for column in columns)), columns
         assert self.parent is not None
-        reply: Reply = self.parent.switch()
+        reply: Found | RecourseError = self.parent.switch()
         if isinstance(reply, RecourseError):
             raise reply
         return reply

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from app.errors import DegenerateSurrogate
 
@@ -63,6 +63,20 @@ class WeightMoments:
     def project(self, points: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
         """Mean and standard deviation of the score of each homogeneous point."""
         return points @ self.mean, np.sqrt(((points @ self.root) ** 2).sum(axis=1))
+
+    def around(
+        self, points: Float[np.ndarray, "n m"], columns: Int[np.ndarray, "c"]
+    ) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, "n k k"]]:
+        """Mean and covariance of the score of each homogeneous point and, after it, of its slopes along `columns`."""
+        k = len(columns) + 1
+        mean, covariance = np.empty((len(points), k)), np.zeros((len(points), k, k))
+        mean[:, 0], mean[:, 1:] = points @ self.mean, self.mean[columns]
+        varies = np.flatnonzero(self.root[columns].any(axis=1))  # of a wide schema, few weights do
+        own, slopes = points @ self.root, self.root[columns[varies]]
+        covariance[:, 0, 0] = (own**2).sum(axis=1)
+        covariance[:, 0, 1 + varies] = covariance[:, 1 + varies, 0] = own @ slopes.T
+        covariance[:, 1 + varies[:, None], 1 + varies] = slopes @ slopes.T
+        return mean, covariance
 
 
 def homogeneous(X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n m"]:

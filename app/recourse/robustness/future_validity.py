@@ -1,7 +1,7 @@
 """Validity under retraining, measured: the share of the held-back future models that accept a record."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from app.recourse.counterfactual import (
     StressedFuture,
 )
 from app.recourse.models.committee import ROUNDING, Futures, StressedModels, quantiles
+from app.recourse.models.in_step import joined
 from app.recourse.models.linear import WeightMoments, homogeneous
 from app.recourse.models.score import favourable
 from app.recourse.problem import RecourseProblem, Under
@@ -58,10 +59,22 @@ def future_certificates(
     """For each raw row, the certificate that the held-back future models give it; None without future models."""
     if problem.futures is None or not len(rows_raw):
         return [None] * len(rows_raw)
-    scores = problem.held_back.scores(rows_raw)
-    promised = problem.futures.promised(scores).tolist()
-    found = zip(promised, _intervals(problem.futures, scores), _stressed(problem, rows_raw, promised), strict=True)
+    futures = problem.futures
+    promised, ends = joined(_Promised(futures), problem.held_back.scores(rows_raw))
+    stressed = _stressed(problem, rows_raw, promised)
+    found = zip(promised.tolist(), map(tuple, ends.tolist()), stressed, strict=True)
     return [_certificate(problem, *one) for one in found]
+
+
+@dataclass(frozen=True)
+class _Promised:
+    """What can be promised of records, row by row, from the scores that the held-back models give them."""
+
+    futures: Futures
+
+    def __call__(self, scores: Float[np.ndarray, "n k"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n 2"]]:
+        """The share that is promised of each record, and its interval."""
+        return self.futures.promised(scores), _intervals(self.futures, scores)
 
 
 def _certificate(
@@ -88,31 +101,49 @@ def _certificate(
     )
 
 
-def _intervals(futures: Futures, scores: Float[np.ndarray, "n k"]) -> list[tuple[float, float]]:
-    """That of what is promised of each record that the held-back models give these scores."""
-    models, apart = futures.held_back.count, futures.apart or 0.0
-    if futures.lowered is None:
-        counts = favourable(scores).sum(axis=1).tolist()
-        return [share_interval(count, models, futures.records, apart) for count in counts]
-    found = []
-    for quantile in quantiles(scores).tolist():
-        counted = share_interval(round(models * ndtr(quantile)), models, futures.records, apart)
-        found.append(futures.lowered.interval(quantile, counted))
-    return found
+def _intervals(futures: Futures, scores: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n 2"]:
+    """The interval of what is promised of each record that the held-back models give these scores."""
+    models, lowered = futures.held_back.count, futures.lowered
+    held = None if lowered is None else quantiles(scores)
+    counts = favourable(scores).sum(axis=1) if held is None else np.rint(models * ndtr(held)).astype(int)
+    counted = [share_interval(count, models, futures.records, futures.apart or 0.0) for count in counts.tolist()]
+    ends = np.array(counted).reshape(-1, 2)
+    return ends if lowered is None or held is None else lowered.interval(held, ends)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """How far records hold if applicants change, row by row, from the scores of the models that were stressed."""
+
+    futures: Futures
+
+    def __call__(
+        self, scores: Float[np.ndarray, "n k"], promised: Float[np.ndarray, "n"]
+    ) -> tuple[Float[np.ndarray, "n t"], Int[np.ndarray, "n"], Int[np.ndarray, "n"], Int[np.ndarray, "n"]]:
+        """The least share up to each strength; and of the least of all, stress, strength and how many models accept."""
+        stress = self.futures.stressed
+        assert stress is not None
+        accepted = stress.accepted(scores)
+        shares = accepted / stress.counted
+        lowest = np.minimum.accumulate(np.minimum(shares.min(axis=1), promised[:, None]), axis=1)
+        # Of equal ones the first stress, at its greatest strength.
+        which, back = np.divmod(shares[:, :, ::-1].reshape(len(scores), -1).argmin(axis=1), shares.shape[2])
+        at = shares.shape[2] - 1 - back
+        return lowest, which, at, accepted[np.arange(len(scores)), which, at]
 
 
 def _stressed(
-    problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], promised: Sequence[float]
+    problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"], promised: Float[np.ndarray, "n"]
 ) -> list[StressedFuture] | list[None]:
     """How far each raw row holds, of which so much is promised if applicants stay as they are."""
     futures = problem.futures
     assert futures is not None
-    stress = futures.stressed
-    if stress is None:
+    if futures.stressed is None:
         return [None] * len(rows_raw)
-    accepted = stress.accepted(problem.stressed.scores(rows_raw))
+    found = joined(_Held(futures), problem.stressed.scores(rows_raw), promised)
     asked = HOLDS if problem.future_validity is None else problem.future_validity
-    return [_how_far(futures, stress, own, plain, asked) for own, plain in zip(accepted, promised, strict=True)]
+    each = zip(promised.tolist(), *(part.tolist() for part in found), strict=True)
+    return [_how_far(futures, futures.stressed, asked, *one) for one in each]
 
 
 def _measured(futures: Futures, probability: float) -> MeasuredFuture | None:
@@ -124,24 +155,27 @@ def _measured(futures: Futures, probability: float) -> MeasuredFuture | None:
 
 
 def _how_far(
-    futures: Futures, stress: StressedModels, accepted: Int[np.ndarray, "s t"], plain: float, asked: float
+    futures: Futures,
+    stress: StressedModels,
+    asked: float,
+    plain: float,
+    lowest: Sequence[float],
+    which: int,
+    at: int,
+    accepting: int,
 ) -> StressedFuture:
-    shares = accepted / stress.counted
-    lowest = np.minimum.accumulate(np.minimum(shares.min(axis=0), plain))
-    which, strength = np.unravel_index(int(shares[:, ::-1].argmin()), shares.shape)
-    at = shares.shape[1] - 1 - int(strength)
-    share, models = float(shares[which, at]), int(stress.counted[at])
-    held = [s for s, least in zip(stress.strengths, lowest.tolist(), strict=True) if least >= asked - ROUNDING]
+    models = int(stress.counted[at])
+    held = [s for s, least in zip(stress.strengths, lowest, strict=True) if least >= asked - ROUNDING]
     return StressedFuture(
-        lowest=share,
-        interval=share_interval(int(accepted[which, at]), models, futures.records, futures.apart or 0.0),
+        lowest=accepting / models,
+        interval=share_interval(accepting, models, futures.records, futures.apart or 0.0),
         column=stress.stresses[which].column,
         direction=stress.stresses[which].direction,
         strength=stress.strengths[at],
         holds_up_to=max(held, default=None),
         curve=(
             CurvePoint(strength=0.0, share=plain),
-            *(CurvePoint(strength=s, share=y) for s, y in zip(stress.strengths, lowest.tolist(), strict=True)),
+            *(CurvePoint(strength=s, share=y) for s, y in zip(stress.strengths, lowest, strict=True)),
         ),
         models=models,
     )
@@ -254,7 +288,8 @@ def plan_future(problem: RecourseProblem, rows_raw: Float[np.ndarray, "n p"]) ->
     futures, scores = problem.futures, problem.held_back.scores(rows_raw)
     # A missing score is a refusal: of all rows it makes the least, of any it counts as if the row were not there.
     joint = np.array([np.minimum.reduce(scores), np.fmax.reduce(scores)])
-    (every, some), (every_interval, some_interval) = futures.promised(joint).tolist(), _intervals(futures, joint)
+    every, some = futures.promised(joint).tolist()
+    every_interval, some_interval = map(tuple, _intervals(futures, joint).tolist())
     plan = PlanFutureCertificate(
         all=every,
         all_interval=every_interval,
@@ -306,39 +341,65 @@ def future_bounds(
     exact : whether both bounds follow from the scores alone, so that the interval of the share widens neither
     """
     assert problem.futures is not None
-    length = scale * np.linalg.norm(points, axis=1)
-    scores = _counted(problem.held_back.scores(rows_raw))
-    lower, upper = bounds_of(scores.mean(axis=1) / length, scores.std(axis=1, ddof=1) / length, radius, bell=True)
-    low, high = np.array(_intervals(problem.futures, problem.held_back.scores(rows_raw))).reshape(-1, 2).T
-    return np.minimum(lower, low), np.maximum(upper, high), (lower <= low) & (upper >= high)
+    scores, lengths = problem.held_back.scores(rows_raw), scale * np.linalg.norm(points, axis=1)
+    return joined(_Bounds(problem.futures), scores, lengths, np.full(len(scores), radius))
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """The bounds of `future_bounds`, row by row."""
+
+    futures: Futures
+
+    def __call__(
+        self, scores: Float[np.ndarray, "n k"], lengths: Float[np.ndarray, "n"], radius: Float[np.ndarray, "n"]
+    ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
+        """Lower and upper bound, and whether both follow from the scores alone; `lengths` as `scale`, times points'."""
+        known = _counted(scores)
+        mean, deviation = known.mean(axis=1) / lengths, known.std(axis=1, ddof=1) / lengths
+        lower, upper = bounds_of(mean, deviation, radius, bell=True)
+        low, high = _intervals(self.futures, scores).T
+        return np.minimum(lower, low), np.maximum(upper, high), (lower <= low) & (upper >= high)
 
 
 def future_moments(
     problem: RecourseProblem,
-    row_raw: Float[np.ndarray, "p"],
-    point: Float[np.ndarray, "m"],
+    rows_raw: Float[np.ndarray, "n p"],
+    points: Float[np.ndarray, "n m"],
     std: Float[np.ndarray, "d"],
     scale: float,
-) -> WeightMoments:
-    """Mean and covariance of the held-back models, each replaced by a linear model around one raw row.
+) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, "n k k"]]:
+    """Mean and covariance, over the held-back models, of the score of each raw row and of its slopes there.
 
-    The linear model has the slopes of the held-back model in the columns with noise, measured over one standard
-    deviation of the noise. Its intercept makes its score at the row equal to that of the held-back model.
+    After the score follow the slopes along the columns with noise, measured over one standard deviation of the noise.
 
     Parameters
     ----------
-    point : the row, homogeneous
+    points : the rows, homogeneous
     std : standard deviation of the noise in each encoded column
     scale : length of today's weights; scores are divided by it
     """
     assert problem.futures is not None
-    columns = np.flatnonzero(std)
-    moved = point[:-1] + np.diag(std)[columns]
-    own = _counted(problem.held_back.scores(row_raw[None])[0])
-    thetas = np.zeros((len(own), len(point)))
-    thetas[:, columns] = ((_counted(problem.futures.held_back.scores(moved)) - own) / std[columns, None]).T
-    thetas[:, -1] = own - thetas @ point
-    return WeightMoments.of(thetas / scale, "future")
+    columns, n = np.flatnonzero(std), len(points)
+    moved = points[:, None, :-1] + np.diag(std)[columns]
+    held_back = problem.futures.held_back
+    away = held_back.scores(moved.reshape(-1, len(std))).reshape(n, len(columns), held_back.count)
+    each = np.broadcast_to(scale * std[columns], (n, len(columns)))
+    return joined(_slopes, problem.held_back.scores(rows_raw), away, np.full(n, scale), each)
+
+
+def _slopes(
+    scores: Float[np.ndarray, "n q"],
+    away: Float[np.ndarray, "n c q"],
+    scale: Float[np.ndarray, "n"],
+    step: Float[np.ndarray, "n c"],
+) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, "n k k"]]:
+    """The moments of `future_moments`, from scores at each row and one step away from it along each column."""
+    own = _counted(scores)[:, None]
+    models = np.concatenate([own / scale[:, None, None], (_counted(away) - own) / step[:, :, None]], axis=1)
+    mean = models.mean(axis=2)
+    models -= mean[:, :, None]
+    return mean, models @ models.transpose(0, 2, 1) / (models.shape[2] - 1)
 
 
 def _counted(scores: Float[np.ndarray, "*n k"]) -> Float[np.ndarray, "*n k"]:

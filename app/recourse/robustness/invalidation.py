@@ -137,7 +137,7 @@ def _noise_parts(law: NoiseLaw, seed: int, n: int, k: int, *, size: int) -> Iter
 def invalidation_rate_linear(
     scores: Float[np.ndarray, "n"],
     gradients: Float[np.ndarray, "n d"],
-    std: Float[np.ndarray, "d"],
+    std: Float[np.ndarray, "*n d"],
     law: NoiseLaw = "gaussian",
 ) -> Float[np.ndarray, "n"]:
     """Probability that noise turns a linear decision unfavourable, for each point.

@@ -36,15 +36,20 @@ Pukelsheim, "The three sigma rule", The American Statistician 1994, for Gauss's 
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from app.errors import DeadlineExceeded, SolverFailed
+from app.recourse.models.in_step import joined
 from app.recourse.models.linear import WeightMoments
 from app.recourse.robustness.gelbrich_programs import lower_program, upper_program
 from app.recourse.robustness.invalidation import CONFIDENCE, standard_noise
 
+Radius: TypeAlias = float | Float[np.ndarray, "..."]
+"""One for all points, or one for each."""
 OUTWARD = 1e-12
 """Closed forms are widened by this much, which exceeds their rounding."""
 SINGULAR = 1e-12
@@ -104,7 +109,7 @@ def _along(
 
 
 def bounds_of(
-    mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: float, *, bell: bool = False
+    mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: Radius, *, bell: bool = False
 ) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
     """Lower and upper bound on validity, in [0, 1], from mean and standard deviation of the score.
 
@@ -121,7 +126,7 @@ def bounds_of(
 
 
 def lower_of(
-    mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: float, *, bell: bool = False
+    mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: Radius, *, bell: bool = False
 ) -> Float[np.ndarray, "*n"]:
     """Lower bound on validity, in [0, 1], from mean and standard deviation of the score.
 
@@ -138,12 +143,12 @@ def lower_of(
 
 
 def _turned(
-    mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: float
+    mean: Float[np.ndarray, "*n"], deviation: Float[np.ndarray, "*n"], radius: Radius
 ) -> tuple[Bool[np.ndarray, "*n"], Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
     """Whether the radius leaves out the origin; and cosine and sine of the angle of each point, times the same factor.
 
     The points (mean, deviation) are turned as far as the radius allows: away from the side of acceptance, or towards it
-    if `radius` is negative.
+    if the radius is negative.
     """
     squared = mean**2 + deviation**2 - radius**2
     inside, tangent = np.asarray(squared > 0.0), np.sqrt(np.maximum(squared, 0.0))
@@ -230,16 +235,16 @@ def linf_radius(points: Float[np.ndarray, "n m"], weights: Float[np.ndarray, "m"
 
 
 def joint_lower_bound(
-    point: Float[np.ndarray, "m"],
+    points: Float[np.ndarray, "n m"],
     std: Float[np.ndarray, "d"],
-    moments: WeightMoments,
+    moments: tuple[Float[np.ndarray, "n k"], Float[np.ndarray, "n k k"]],
     radius: float,
     draws: int,
     seed: int,
     *,
     bell: bool = False,
-) -> tuple[float, tuple[float, float]]:
-    """A lower bound on the probability of acceptance under noise and model shift together, and its interval.
+) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+    """For each point a lower bound on the probability of acceptance under noise and model shift together.
 
     The bound is the mean, over draws of the noise, of the lower validity of the noisy point. A mean of infima over
     models is at most the infimum of the mean, so this is a lower bound. As it is measured on draws, it has an interval
@@ -247,27 +252,56 @@ def joint_lower_bound(
 
     Parameters
     ----------
-    point : homogeneous
+    points : homogeneous
     std : standard deviation of the noise in each encoded column; if all are 0, the bound is exact
+    moments : mean and covariance of the score of each point, and of its slopes along the columns with noise
     bell : whether the scores of each noisy copy are taken to have one peak and to be symmetric around it
+
+    Returns
+    -------
+    The bound, and the ends of its interval, each in [0, 1]
     """
-    columns = np.flatnonzero(std)
+    columns, n = np.flatnonzero(std), len(points)
     if not columns.size:
         draws = 1
     noise = standard_noise("gaussian", seed, draws, len(columns)) * std[columns]
-    varies = moments.root[columns].any(axis=1)  # of a wide schema, few weights do
-    root, moved = moments.root[columns[varies]], noise[:, varies]
-    side, own = moments.root.T @ point, root @ root.T
-    mean = float(point @ moments.mean) + noise @ moments.mean[columns]
-    variance = float(side @ side) + 2.0 * moved @ (root @ side) + ((moved @ own) * moved).sum(axis=1)
-    length = np.sqrt(float(point @ point) + 2.0 * noise @ point[columns] + (noise**2).sum(axis=1))
-    lower = lower_of(mean / length, np.sqrt(np.maximum(variance, 0.0)) / length, radius, bell=bell)
-    value = float(lower.mean())
+    far = np.concatenate([(points**2).sum(axis=1, keepdims=True), points[:, columns]], axis=1)
+    drawn = np.broadcast_to(noise, (n, *noise.shape))
+    return joined(_joint_of_a_bell if bell else _joint, *moments, far, drawn, np.full(n, radius))
+
+
+def _joint(
+    mean: Float[np.ndarray, "n k"],
+    covariance: Float[np.ndarray, "n k k"],
+    far: Float[np.ndarray, "n k"],
+    noise: Float[np.ndarray, "n q c"],
+    radius: Float[np.ndarray, "n"],
+    *,
+    bell: bool = False,
+) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
+    """The bounds of `joint_lower_bound` from draws of the noise for each point.
+
+    Parameters
+    ----------
+    far : the squared length of each point, and where it is along each column with noise
+    """
+    varies = np.flatnonzero(covariance[:, 1:, 1:].any(axis=(0, 1)))
+    moved = noise if len(varies) == noise.shape[2] else noise[:, :, varies]
+    own, across = covariance[:, 1 + varies[:, None], 1 + varies], covariance[:, 1 + varies, :1]
+    score = mean[:, :1] + (noise @ mean[:, 1:, None])[:, :, 0]
+    squared = covariance[:, 0, :1] + 2.0 * (moved @ across)[:, :, 0] + np.einsum("nqc,nqc->nq", moved @ own, moved)
+    length = far[:, :1] + 2.0 * (noise @ far[:, 1:, None])[:, :, 0] + np.einsum("nqc,nqc->nq", noise, noise)
+    np.sqrt(length, out=length)
+    lower = lower_of(score / length, np.sqrt(np.maximum(squared, 0.0)) / length, radius[:, None], bell=bell)
+    value, draws = lower.mean(axis=1), noise.shape[1]
     if draws == 1:
-        return value, (value, value)
+        return value, value, value
     log_term = math.log(4.0 / (1.0 - CONFIDENCE))
-    half = math.sqrt(2.0 * float(lower.var(ddof=1)) * log_term / draws) + 7.0 * log_term / (3.0 * (draws - 1))
-    return value, (max(0.0, value - half), min(1.0, value + half))
+    half = np.sqrt(2.0 * lower.var(axis=1, ddof=1) * log_term / draws) + 7.0 * log_term / (3.0 * (draws - 1))
+    return value, np.maximum(value - half, 0.0), np.minimum(value + half, 1.0)
+
+
+_joint_of_a_bell = partial(_joint, bell=True)
 
 
 def _basis(points: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "r m"]:

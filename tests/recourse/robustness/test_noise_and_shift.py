@@ -59,7 +59,11 @@ def test_the_radius_of_what_the_mean_refuses_is_negative() -> None:
 
 
 def joint(question: Plan, std: np.ndarray, *, seed: int = 0, draws: int = DRAWS) -> tuple[float, tuple[float, float]]:
-    return joint_lower_bound(question.points[0], std, question.moments, question.radius, draws, seed)
+    points = question.points[:1]
+    moments = question.moments.around(points, np.flatnonzero(std))
+    found = joint_lower_bound(points, std, moments, question.radius, draws, seed)
+    value, low, high = (float(one[0]) for one in found)
+    return value, (low, high)
 
 
 def averaged(question: Plan, std: np.ndarray, noise: np.ndarray) -> np.ndarray:
