@@ -81,8 +81,9 @@ unexport PYTHONDONTWRITEBYTECODE
 PROCESSES ?= 4
 PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
+# About six of the parameters of each test; what ARGS says comes later and holds.
 test: $(COMPILED)
-	$(PYTEST) $(ARGS)
+	$(PYTEST) --variants 6 $(ARGS)
 
 # Once after an installation: processes that start together would compile the same, each for itself.
 $(COMPILED): $(STAMP)
@@ -102,7 +103,7 @@ checked-tests: $(STAMP)
 
 release-check: $(STAMP) $(GENERATORS)
 	$(MAKE) --jobs 2 linters run-time-types
-	$(MAKE) test ARGS='-m "" --seeds 0 --hypothesis-profile all'
+	$(MAKE) test ARGS='-m "" --seeds 0 --variants 0 --hypothesis-profile all'
 
 linters: $(STAMP)
 	$(BIN)/ruff check .
