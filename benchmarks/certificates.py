@@ -39,8 +39,8 @@ def _bounds() -> Iterable[Sequence[str]]:
         mean = rng.normal(size=d)
         mean /= np.linalg.norm(mean)
         points = rng.normal(size=(MEMBERS, d)) + 1.5 * np.sqrt(d) * mean
-        moments = WeightMoments(mean=mean, root=0.2 * rng.normal(size=(d, 200)) / np.sqrt(d), kind="surrogate")
-        against = WeightMoments(mean=-mean, root=moments.root, kind="surrogate")
+        moments = WeightMoments(mean=mean, factors=(0.2 * rng.normal(size=(d, 200)) / np.sqrt(d),), kind="surrogate")
+        against = WeightMoments(mean=-mean, factors=(moments.root,), kind="surrogate")
         one = _median(partial(validity_bounds, points[:1], moments, RADIUS))
         lower = _median(partial(plan_bounds, points, moments, RADIUS))
         upper = _median(partial(plan_bounds, points, against, RADIUS))

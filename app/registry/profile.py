@@ -316,5 +316,5 @@ def unpack(content: bytes) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, 
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         moments = None
         if "weight_mean" in arrays:
-            moments = WeightMoments(mean=arrays["weight_mean"], root=arrays["weight_root"], kind="registered")
+            moments = WeightMoments(mean=arrays["weight_mean"], factors=(arrays["weight_root"],), kind="registered")
         return arrays["rows_raw"], arrays["scores"], moments

@@ -35,7 +35,7 @@ FACTUAL = (-0.659, -0.229, 1.0, -1.0, 1.0)
 """Agrees with the record in the first two columns."""
 PLAN = np.array([RECORD, (-0.659, -0.229, -0.2, 0.9, 0.976)])
 ROOT = np.random.default_rng(4).standard_normal((6, 9)) / 20.0
-REGISTERED = WeightMoments(mean=THETA, root=ROOT, kind="registered")
+REGISTERED = WeightMoments(mean=THETA, factors=(ROOT,), kind="registered")
 FROZEN = {"immutable": ("f0", "f1")}
 
 
@@ -101,7 +101,7 @@ def test_every_answer_bounds_shift_about_the_own_weights(constraints: Any, momen
             assert certificate.shift.linf_radius == pytest.approx(float(point @ THETA) / float(np.abs(point).sum()))
             assert certificate.shift.estimated == (moments == "registered")
         if told.plan is not None:
-            bounds = plan_bounds(points, WeightMoments(mean=THETA, root=root, kind="by hand"), radius)
+            bounds = plan_bounds(points, WeightMoments(mean=THETA, factors=(root,), kind="by hand"), radius)
             assert (told.plan.lower, told.plan.upper) == pytest.approx((bounds.lower, bounds.upper), abs=1e-6)
             assert told.plan.lower <= min(one.shift.gelbrich.lower for one in told.certificates) + 1e-6
 
@@ -240,7 +240,7 @@ def test_the_joint_bounds_of_a_plan_are_those_of_the_futures_weights() -> None:
     futures, thetas = _futures()
     length = float(np.linalg.norm(thetas.mean(axis=0)))
     root = (thetas - thetas.mean(axis=0)).T / (length * math.sqrt(MODELS - 1))
-    moments = WeightMoments(mean=thetas.mean(axis=0) / length, root=root, kind="by hand")
+    moments = WeightMoments(mean=thetas.mean(axis=0) / length, factors=(root,), kind="by hand")
     told = assess(question(futures=futures), PLAN, CertificateParams())
     expected = plan_bounds(homogeneous(PLAN), moments, 0.01)
     assert told.plan is not None

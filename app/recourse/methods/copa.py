@@ -150,7 +150,7 @@ class Guarantee:
         The root of the covariance is replaced by one with no more columns than rows, which gives the same bounds.
         """
         root = np.asarray(np.linalg.qr(moments.root.T, mode="r")).T
-        return cls(replace(moments, root=root), radius, weight)
+        return cls(replace(moments, factors=(root,)), radius, weight)
 
     def of(self, points: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n"]:
         """The lower bound on the validity of each point, in [0, 1]."""

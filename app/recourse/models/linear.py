@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -43,10 +44,23 @@ class WeightMoments:
     """Mean and covariance of uncertain linear models ``(w, c)``, intercept last; the mean has length about 1."""
 
     mean: Float[np.ndarray, "m"]
-    root: Float[np.ndarray, "m q"]
-    """The covariance is ``root @ root.T``."""
+    factors: tuple[Float[np.ndarray, "_ _"], ...]
+    """Of `root`, in order: products of few rows with them are cheap, and many questions need few rows only."""
     kind: str
     """Their source: a `MomentsKind`."""
+
+    @property
+    def root(self) -> Float[np.ndarray, "m q"]:
+        """The covariance is ``root @ root.T``."""
+        return reduce(np.matmul, self.factors)
+
+    def root_of(self, weights: Int[np.ndarray, "k"]) -> Float[np.ndarray, "k q"]:
+        """The rows of `root` for some of the weights, by index."""
+        return reduce(np.matmul, self.factors[1:], self.factors[0][weights])
+
+    def along(self, points: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n q"]:
+        """``points @ root``: the covariance of the scores of homogeneous points is its product with its transpose."""
+        return reduce(np.matmul, self.factors, points)
 
     @classmethod
     def of(cls, thetas: Float[np.ndarray, "k m"], kind: str) -> "WeightMoments":
@@ -58,11 +72,11 @@ class WeightMoments:
         kind : source of the models, a `MomentsKind`
         """
         mean = thetas.mean(axis=0)
-        return cls(mean=mean, root=(thetas - mean).T / math.sqrt(len(thetas) - 1), kind=kind)
+        return cls(mean=mean, factors=((thetas - mean).T / math.sqrt(len(thetas) - 1),), kind=kind)
 
     def project(self, points: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
         """Mean and standard deviation of the score of each homogeneous point."""
-        return points @ self.mean, np.sqrt(((points @ self.root) ** 2).sum(axis=1))
+        return points @ self.mean, np.sqrt((self.along(points) ** 2).sum(axis=1))
 
     def around(
         self, points: Float[np.ndarray, "n m"], columns: Int[np.ndarray, "c"]
@@ -71,8 +85,8 @@ class WeightMoments:
         k = len(columns) + 1
         mean, covariance = np.empty((len(points), k)), np.zeros((len(points), k, k))
         mean[:, 0], mean[:, 1:] = points @ self.mean, self.mean[columns]
-        varies = np.flatnonzero(self.root[columns].any(axis=1))  # of a wide schema, few weights do
-        own, slopes = points @ self.root, self.root[columns[varies]]
+        varies = np.flatnonzero(self.factors[0][columns].any(axis=1))  # of a wide schema, few weights do
+        own, slopes = self.along(points), self.root_of(columns[varies])
         covariance[:, 0, 0] = (own**2).sum(axis=1)
         covariance[:, 0, 1 + varies] = covariance[:, 1 + varies, 0] = own @ slopes.T
         covariance[:, 1 + varies[:, None], 1 + varies] = slopes @ slopes.T

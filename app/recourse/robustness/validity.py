@@ -202,7 +202,7 @@ def plan_bounds(
     basis = _basis(points)
     directions = points @ basis.T
     directions /= np.sqrt((directions**2).sum(axis=1, keepdims=True))
-    mean, root = basis @ moments.mean, basis @ moments.root
+    mean, root = basis @ moments.mean, moments.along(basis)
     covariance, radius = _regular(root @ root.T, radius)
     try:
         if (directions @ mean >= 0.0).all():  # proposition 2.4: some distribution loses no member

@@ -73,7 +73,7 @@ def refit_moments(
     if not length:
         raise DegenerateSurrogate
     _, singular, directions = np.linalg.svd((thetas - mean) / math.sqrt(refits - 1), full_matrices=False)
-    return WeightMoments(mean=mean / length, root=directions.T * (singular / length), kind="registered")
+    return WeightMoments(mean=mean / length, factors=(directions.T * (singular / length),), kind="registered")
 
 
 def refit(

@@ -53,7 +53,7 @@ points, because the rest may be rounding."""
 def isotropic(model: LinearModel, variance: float) -> WeightMoments:
     """Moments with the given variance in every direction; the mean is the model's ``(w, c)``, scaled to length 1."""
     theta = model.theta / np.linalg.norm(model.theta)
-    return WeightMoments(mean=theta, root=math.sqrt(variance) * np.eye(len(theta)), kind="isotropic")
+    return WeightMoments(mean=theta, factors=(math.sqrt(variance) * np.eye(len(theta)),), kind="isotropic")
 
 
 def future(
@@ -140,9 +140,10 @@ def surrogate(sample: BoundarySample, model: LinearModel) -> WeightMoments:
     model : the nominal machine of the sample
     """
     theta = model.theta
-    root = np.zeros((len(theta), len(sample.X)))
-    root[np.append(sample.free, len(model.w))] = _influence(sample, LinearModel(model.w[sample.free], model.c))
-    return WeightMoments(mean=theta / np.linalg.norm(theta), root=root, kind="surrogate")
+    onto_free, by_sample = _influence(sample, LinearModel(model.w[sample.free], model.c))
+    onto = np.zeros((len(theta), onto_free.shape[1]))
+    onto[np.append(sample.free, len(model.w))] = onto_free
+    return WeightMoments(mean=theta / np.linalg.norm(theta), factors=(onto, by_sample), kind="surrogate")
 
 
 def ensemble(sample: BoundarySample, space: FeatureSpace, siblings: Sequence[BlackBox]) -> WeightMoments:
@@ -179,7 +180,8 @@ def about(model: LinearModel, moments: WeightMoments, sample: BoundarySample) ->
     fixed = np.setdiff1d(np.arange(len(model.w)), sample.free)
     intercept = model.c + float(sample.X[0, fixed] @ model.w[fixed])
     share = math.hypot(float(np.linalg.norm(model.w[sample.free])), intercept) / float(np.linalg.norm(theta))
-    return WeightMoments(mean=theta / np.linalg.norm(theta), root=share * moments.root, kind=moments.kind)
+    onto, *others = moments.factors
+    return WeightMoments(mean=theta / np.linalg.norm(theta), factors=(share * onto, *others), kind=moments.kind)
 
 
 def _moments_of(thetas: Float[np.ndarray, "k m"], kind: str) -> WeightMoments:
@@ -188,20 +190,20 @@ def _moments_of(thetas: Float[np.ndarray, "k m"], kind: str) -> WeightMoments:
     return WeightMoments.of(units / np.linalg.norm(units.mean(axis=0)), kind)
 
 
-def _influence(sample: BoundarySample, model: LinearModel) -> Float[np.ndarray, "m n"]:
-    """Derivative of ``theta = (w, c) / |(w, c)|`` in the free columns by the weight of each sample.
+def _influence(sample: BoundarySample, model: LinearModel) -> tuple[Float[np.ndarray, "m r"], Float[np.ndarray, "r n"]]:
+    """Derivative of ``theta = (w, c) / |(w, c)|`` in the free columns by the weight of each sample, as a product.
 
     From the conditions of the optimum in the scale ``a.w = 1``: ``S+ w/tau+ + S- w/tau- = total a``. A sample of class
     k moves its mean by ``u/n_k``, ``u = x - mean_k``, and its covariance by ``(u u' - S_k)/n_k``; the system for what
     that does to ``w`` and ``total = tau+ + tau-`` is the same for all samples. So is all that follows, the intercept
-    and the length of 1, and as all of it is linear it is put together first, into `onto`; the samples themselves are
-    touched once. Where each class is a single point, none of them moves anything.
+    and the length of 1; as all of it is linear, it is the first factor, and the second has a column for each sample.
+    Where each class is a single point, none of them moves anything.
     """
     X, a = sample.X_free, sample.classes.between
     plus, minus = sample.classes.favourable, sample.classes.unfavourable
     n, k = X.shape
     if max(float(moments.covariance.trace()) for moments in (plus, minus)) < POINTS * k * float(a @ a):
-        return np.zeros((k + 1, n))
+        return np.zeros((k + 1, 1)), np.zeros((1, n))
     scale = float(a @ model.w)
     w = model.w / scale
     Sw = [moments.covariance @ w for moments in (plus, minus)]
@@ -223,8 +225,8 @@ def _influence(sample: BoundarySample, model: LinearModel) -> Float[np.ndarray, 
     # The right side of the system for a sample x of a class is ``along_x x + along_mean mean + along_Sw Sw``, and last
     # the change of a.w; zero where the sample is of the other class.
     projected = X @ w
-    along_x, last, intercept = np.empty(n), np.empty(n), np.zeros(n)
-    along_mean, along_Sw = np.zeros((2, n)), np.zeros((2, n))
+    along_x, by_sample = np.empty(n), np.zeros((k + 6, n))
+    along_mean, along_Sw, (last, intercept) = by_sample[k : k + 2], by_sample[k + 2 : k + 4], by_sample[k + 4 :]
     for i, (moments, tau, sign, members) in enumerate(
         ((plus, taus[0], 1.0, sample.favourable), (minus, taus[1], -1.0, ~sample.favourable))
     ):
@@ -237,6 +239,6 @@ def _influence(sample: BoundarySample, model: LinearModel) -> Float[np.ndarray, 
         last[members] = -sign * along / size
         if sign > 0.0:
             intercept[members] = (excess / (2.0 * tau * total) - along) / size
-    few = np.vstack([along_mean, along_Sw, last, intercept])
-    onto_few = np.column_stack([onto[:, :k] @ np.array([plus.mean, minus.mean, *Sw]).T, onto[:, k], across[:, k]])
-    return np.asarray(onto[:, :k] @ (X * along_x[:, None]).T + onto_few @ few)
+    np.multiply(X.T, along_x, out=by_sample[:k])
+    few = onto[:, :k] @ np.array([plus.mean, minus.mean, *Sw]).T
+    return np.column_stack([onto[:, :k], few, onto[:, k], across[:, k]]), by_sample

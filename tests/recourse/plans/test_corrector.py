@@ -34,7 +34,9 @@ Points = Float[np.ndarray, "n d"]
 def moments(seed: int, d: int, spread: float = 0.1) -> WeightMoments:
     rng = np.random.default_rng(seed)
     mean = rng.normal(size=d + 1)
-    return WeightMoments(mean=mean / np.linalg.norm(mean), root=spread * rng.normal(size=(d + 1, 2 * d)), kind="test")
+    return WeightMoments(
+        mean=mean / np.linalg.norm(mean), factors=(spread * rng.normal(size=(d + 1, 2 * d)),), kind="test"
+    )
 
 
 def corrector(
@@ -114,7 +116,7 @@ def test_rules_hold_in_the_homogeneous_form_too() -> None:
     rule = LinearRule("f0 + f1 <= 0.2", (1.0, 1.0, 0.0), 0.2)
     actions = action_set(space, np.zeros(3), rules=(rule,))
     mean = np.array([0.6, 0.6, 0.1, 0.1])
-    known = WeightMoments(mean=mean / np.linalg.norm(mean), root=0.2 * np.eye(4), kind="test")
+    known = WeightMoments(mean=mean / np.linalg.norm(mean), factors=(0.2 * np.eye(4),), kind="test")
     it = Corrector(actions, known, CorrectionParams())
     point = it.mahalanobis_point(np.array([0.1, 0.0, 0.0]), 1.0)
     assert point is not None
@@ -155,7 +157,7 @@ def test_where_rules_forbid_every_start_the_nearest_legal_record_is_one() -> Non
 @pytest.mark.parametrize("seed", range(8))
 def test_models_that_do_not_vary_leave_a_member_within_its_limit(seed: int) -> None:
     """The ratio has no bound there, and must not outweigh the limit."""
-    known = replace(moments(seed, 4), root=np.zeros((5, 1)))
+    known = replace(moments(seed, 4), factors=(np.zeros((5, 1)),))
     x = np.random.default_rng(seed).normal(size=4)
     accepted = x + max(0.0, 0.1 - float(known.mean @ np.append(x, 1.0))) * known.mean[:-1] / np.sum(
         known.mean[:-1] ** 2

@@ -151,7 +151,7 @@ def test_the_unit_of_cost_is_the_median_of_the_schema_and_not_of_the_request() -
 
 def test_the_guarantee_of_a_member_is_its_lower_bound() -> None:
     rng = np.random.default_rng(0)
-    moments = WeightMoments(mean=np.array([0.8, 0.6, -0.1]), root=0.1 * rng.normal(size=(3, 7)), kind="test")
+    moments = WeightMoments(mean=np.array([0.8, 0.6, -0.1]), factors=(0.1 * rng.normal(size=(3, 7)),), kind="test")
     points = homogeneous(rng.normal(size=(6, 2)))
     guarantee = Guarantee.under(moments, 0.01, 2.0)
     np.testing.assert_allclose(guarantee.of(points), validity_bounds(points, moments, 0.01)[0], rtol=1e-9)
@@ -176,7 +176,7 @@ def on_a_lattice(seed: int, weights: dict[str, float]) -> tuple[RecourseProblem,
     problem, _ = ask(space, lambda X: X.sum(axis=1) - 3.0, [0.0, 0.0, 0.0], rows_raw=GRID)
     problem = replace(problem, action_set=action_set(space, problem.factual_raw, cost_weights=weights))
     mean = np.append(rng.uniform(0.2, 1.0, 3), -1.0)
-    moments = WeightMoments(mean=mean / np.linalg.norm(mean), root=0.1 * rng.normal(size=(4, 3)), kind="test")
+    moments = WeightMoments(mean=mean / np.linalg.norm(mean), factors=(0.1 * rng.normal(size=(4, 3)),), kind="test")
     sides = HalfSpaces(moments.mean[None], np.array([0.1]))
     return problem, _objective(problem.action_set, Guarantee(moments, 0.01, 4.0), 1.0, 2.0, sides)
 

@@ -86,7 +86,7 @@ def test_under_a_cap_only_numbers_that_have_changed_move(cap: int | None, free: 
 
 def margin(rng: np.random.Generator, d: int) -> Margin:
     mean = rng.normal(size=d + 1)
-    moments = WeightMoments(mean=mean / np.linalg.norm(mean), root=0.1 * rng.normal(size=(d + 1, d)), kind="test")
+    moments = WeightMoments(mean=mean / np.linalg.norm(mean), factors=(0.1 * rng.normal(size=(d + 1, d)),), kind="test")
     return Margin.under(moments, 0.7)
 
 
@@ -214,7 +214,7 @@ def test_single_moves_find_what_an_exhaustive_search_finds() -> None:
     problem, _ = ask(space, lambda X: X.sum(axis=1) - 3.0, [0.0, 0.0], rows_raw=reference)
     rng = np.random.default_rng(1)
     mean = np.array([0.6, 0.5, -0.6])
-    moments = WeightMoments(mean=mean / np.linalg.norm(mean), root=0.1 * rng.normal(size=(3, 3)), kind="test")
+    moments = WeightMoments(mean=mean / np.linalg.norm(mean), factors=(0.1 * rng.normal(size=(3, 3)),), kind="test")
     objective = PlanObjective(
         x0=problem.x0, validity=Margin.under(moments, 0.5), proximity_weight=1.0, diversity_weight=5.0,
         sides=HalfSpaces(moments.mean[None], np.array([0.1])),
@@ -249,7 +249,7 @@ def test_decoded_plans_are_as_good_as_continuous_ones() -> None:
     for space in (fine, coarse):
         problem, _ = ask(space, linear, [-1.0, 1.0, 0.0])
         mean = np.array([0.8, -0.5, 0.3, -1.0])
-        moments = WeightMoments(mean=mean / np.linalg.norm(mean), root=0.05 * np.eye(4), kind="test")
+        moments = WeightMoments(mean=mean / np.linalg.norm(mean), factors=(0.05 * np.eye(4),), kind="test")
         objective = PlanObjective(
             x0=problem.x0, validity=Margin.under(moments, 0.5), proximity_weight=1.0, diversity_weight=5.0,
             sides=HalfSpaces(moments.mean[None], np.array([0.1])),

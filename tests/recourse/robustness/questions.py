@@ -48,7 +48,7 @@ def plan(
         wanted[-1] *= -1.0
     w = mean[:d]
     X += np.outer(wanted - (X @ w + mean[d]), w) / (w @ w)
-    return Plan(homogeneous(X), WeightMoments(mean=mean, root=root, kind="test"), radius)
+    return Plan(homogeneous(X), WeightMoments(mean=mean, factors=(root,), kind="test"), radius)
 
 
 def _block(matrix: cp.Expression, side: cp.Expression, corner: cp.Expression) -> cp.Expression:

@@ -69,7 +69,7 @@ def test_the_upper_program_is_nearly_tight_where_the_moments_are_known() -> None
     corner = cp.bmat([[np.zeros((3, 3)), tilted], [tilted.T, np.ones((1, 1))]])
     moments = np.block([[covariance + np.outer(mean, mean), mean[:, None]], [mean[None], np.ones((1, 1))]])
     known = float(cp.Problem(cp.Minimize(cp.trace(whole @ moments)), [whole - corner >> 0]).solve(solver=cp.CLARABEL))
-    found = plan_bounds(points, WeightMoments(mean=mean, root=root, kind="test"), 0.0).upper
+    found = plan_bounds(points, WeightMoments(mean=mean, factors=(root,), kind="test"), 0.0).upper
     assert known - 1e-4 < found < known + 0.02
 
 

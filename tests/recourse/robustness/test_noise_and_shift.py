@@ -138,7 +138,7 @@ def test_no_gaussian_distribution_of_models_under_noise_falls_below_its_promise(
 
 def test_weights_that_noise_does_not_reach_count_too() -> None:
     """The variance of the score has a part that noise scales, a part that it does not, and what both share."""
-    moments = WeightMoments(mean=np.array([0.6, 0.8]), root=np.array([[0.2, 0.1], [0.3, -0.2]]), kind="test")
+    moments = WeightMoments(mean=np.array([0.6, 0.8]), factors=(np.array([[0.2, 0.1], [0.3, -0.2]]),), kind="test")
     question = Plan(points=np.array([[1.5, 1.0]]), moments=moments, radius=0.02)
     value, _ = joint(question, np.array([0.7]), draws=20_000)
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)

@@ -277,7 +277,7 @@ def test_without_radius_one_counterfactual_has_chebyshevs_bound() -> None:
 @pytest.mark.parametrize("favourable", [True, False])
 def test_a_model_that_is_certain_stays_as_it_is_until_the_radius_reaches_the_boundary(favourable: bool) -> None:
     question = plan(2, members=2, d=5, favourable=favourable)
-    question = replace(question, moments=replace(question.moments, root=np.zeros((6, 3))))
+    question = replace(question, moments=replace(question.moments, factors=(np.zeros((6, 3)),)))
     found = bounds(question.at(0.0))
     # A radius of the root of the smallest variance is what is left of a covariance that has been made regular.
     assert found.lower == pytest.approx(float(favourable), abs=1e-4)
@@ -373,7 +373,7 @@ def test_a_plan_turned_into_many_dimensions_keeps_its_bounds(d: int, favourable:
         points=small.points @ inside.T,
         moments=WeightMoments(
             mean=inside @ small.moments.mean + outside @ rng.standard_normal(d - 5),
-            root=np.concatenate([inside @ small.moments.root, loud], axis=1),
+            factors=(np.concatenate([inside @ small.moments.root, loud], axis=1),),
             kind="test",
         ),
         radius=small.radius,
