@@ -125,7 +125,8 @@ def compute(asked: RecourseProblem, question: Question, plan_s: float) -> Explai
     asked, reasons = reasons_first(asked, question.reasons)
     found = solve(asked, METHODS[question.method], question.params, question.certificate, plan_s=plan_s)
     found, precluded = completed(asked, found, question, plan_s)
-    return replace(together(found, reasons), precluded=precluded)
+    both = together(found, reasons)
+    return both if precluded is None else replace(both, precluded=precluded)
 
 
 def completed(
@@ -137,14 +138,16 @@ def completed(
     sought only where the search found nothing; otherwise the second item is None.
     """
     found, precluded = with_proof(asked, found, question, plan_s)
-    if found.factual_score is not None and found.factual_score < 0.0:
-        offer, spent = best_offer(asked)
-        if spent is not None:
-            spent = found.diagnostics.plus(spent.model_calls, spent.model_rows)
-            found = replace(found, offer=offer, diagnostics=spent)
-    if asked.futures is not None and found.factual_score is not None and found.factual_score < 0.0:
+    if found.factual_score is None or found.factual_score >= 0.0:
+        return found, precluded
+    offer, spent = best_offer(asked)
+    diagnostics, second_look = found.diagnostics, found.second_look
+    if spent is not None:
+        diagnostics = diagnostics.plus(spent.model_calls, spent.model_rows)
+    if asked.futures is not None:
         accepted = float(asked.held_back.accept(asked.factual_raw[None]).mean())
-        found = replace(found, second_look=(accepted, asked.futures.held_back.count))
+        second_look = accepted, asked.futures.held_back.count
+    found = replace(found, offer=offer, diagnostics=diagnostics, second_look=second_look)
     return found, precluded
 
 

@@ -13,10 +13,11 @@ next model may refuse it: with `RecourseProblem.future_validity` future models o
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache, partial
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -30,7 +31,7 @@ from app.recourse.problem import RecourseProblem
 from app.recourse.result import Diagnostics, Status
 from app.recourse.robustness.future_validity import future_certificates
 from app.recourse.steps import with_lasting
-from app.recourse.terms import directions, terms_of, values_of
+from app.recourse.terms import Values, directions, terms_of, values_of
 from app.recourse.verification.aim import surely_accepted
 
 MOST_ROWS = 5_000
@@ -104,18 +105,24 @@ def best_offer(problem: RecourseProblem) -> tuple[Counterfactual | None, Diagnos
     if not signs or actions.included or problem.black_box.remote is not None:
         return None, None
     # Of the models that the problem names, those under stress are not asked.
-    problem = replace(problem, under="same")
+    problem = problem if problem.under == "same" else replace(problem, under="same")
+    values = cache(partial(values_of, problem))
     # A little more money over a sixth of the time is no better offer, so other terms are asked about last.
-    found = offers(problem, {}, most=1, as_asked=True)
+    found = offers(problem, {}, most=1, as_asked=True, values=values)
     spent = found.diagnostics
     if found.status is Status.NOT_FOUND and len(signs) < len(terms_of(actions.space)):
-        found = offers(problem, {}, most=1)
+        found = offers(problem, {}, most=1, values=values)
         spent = spent.plus(found.diagnostics.model_calls, found.diagnostics.model_rows)
     return next(iter(found.offers), None), spent
 
 
 def offers(
-    problem: RecourseProblem, better: Mapping[str, Better], *, most: int = MOST_OFFERS, as_asked: bool = False
+    problem: RecourseProblem,
+    better: Mapping[str, Better],
+    *,
+    most: int = MOST_OFFERS,
+    as_asked: bool = False,
+    values: Callable[[int, int], Values] | None = None,
 ) -> Offers:
     """The offers for one applicant: the best terms that the model accepts.
 
@@ -124,6 +131,7 @@ def offers(
     better : by name of a term, the direction that replaces the schema's; at least one term must have a direction
     most : largest number of offers in the list
     as_asked : whether each term without a direction keeps the requested value
+    values : `values_of` the problem, where several searches share what it finds
 
     Raises
     ------
@@ -132,7 +140,8 @@ def offers(
     began, meter = time.perf_counter(), Meter(problem.black_box, problem.deadline)
     signs = directions(problem.action_set.space, better)
     terms = tuple(signs) if as_asked else terms_of(problem.action_set.space)
-    search = _Search(problem, meter, signs, terms, alone=most == 1)
+    values = values or partial(values_of, problem)
+    search = _Search(problem, meter, signs, {j: values(j, signs.get(j, 0)) for j in terms}, alone=most == 1)
     verdict: NoOffer | None = None
     try:
         search.ask_all()
@@ -166,17 +175,23 @@ class _Search:
 
     Parameters
     ----------
+    values : of each term, as `values_of` finds them
     alone : whether the best offer alone is asked for
     """
 
     def __init__(
-        self, problem: RecourseProblem, meter: Meter, signs: Mapping[int, int], terms: Sequence[int], *, alone: bool
+        self,
+        problem: RecourseProblem,
+        meter: Meter,
+        signs: Mapping[int, int],
+        values: Mapping[int, Values],
+        *,
+        alone: bool,
     ) -> None:
         self._problem, self._meter, self._signs, self._alone = problem, meter, signs, alone
         actions = problem.action_set
         self._lead = next(iter(signs))
-        self._terms = (self._lead, *(j for j in terms if j != self._lead))
-        values = {j: values_of(problem, j, signs.get(j, 0)) for j in self._terms}
+        self._terms = (self._lead, *(j for j in values if j != self._lead))
         self._leading = values[self._lead][0]
         remote = problem.black_box.remote
         self._most = MOST_ROWS if remote is None else max(1, min(MOST_ROWS, remote.max_rows - 1))
@@ -219,7 +234,7 @@ class _Search:
         for j, axis in zip(self._terms, self._axes, strict=True):
             inner //= len(axis)
             rows_raw[:, j] = np.tile(np.repeat(axis, inner), size // (inner * len(axis)))
-        asked = np.flatnonzero((rows_raw != fact).any(axis=1) & self._legal(rows_raw))
+        asked = np.flatnonzero(self._legal(rows_raw))
         own, *_ = found = self._meter.score_raw(np.concatenate([fact[None], rows_raw[asked]]))
         self.factual_score, self.asked = float(own), len(asked)
         if not self.refused:
@@ -271,15 +286,18 @@ class _Search:
             if legal.any():
                 scores[legal] = self._meter.score_raw(rows_raw[legal])
                 self.asked += int(legal.sum())
-            yes = self._accepted(rows_raw, scores)
-            for i in range(len(place)):
-                mine, accepted = places[which == i], yes[which == i]
-                if accepted.any():
-                    at = int(mine[accepted].min())
-                    took = np.flatnonzero((which == i) & (places == at))[0]
-                    self.rows_raw[i], self._scores[i], place[i] = rows_raw[took], scores[took], at
-                refused = mine[mine < place[i]]
-                best[i] = max(best[i], refused.max(initial=-1))
+            yes, start = self._accepted(rows_raw, scores), 0
+            for i, one in enumerate(between):
+                # From the worst to the best: what follows the last accepted one is refused.
+                accepted = np.flatnonzero(yes[start : start + len(one)])
+                after = 0
+                if accepted.size:
+                    after = int(accepted[-1]) + 1
+                    took = start + after - 1
+                    self.rows_raw[i], self._scores[i], place[i] = rows_raw[took], scores[took], places[took]
+                if after < len(one):
+                    best[i] = max(best[i], one[after])
+                start += len(one)
 
     def _keep_best(self) -> None:
         """Leave out what another offer is better than; the best first."""
@@ -316,10 +334,14 @@ class _Search:
         return tuple(with_lasting(problem.action_set, self._meter, found))
 
     def _legal(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which records keep the rules, derive only legal values, and change no more than the request allows."""
+        """Which other records keep the rules, derive only legal values, and change no more than the request allows."""
         actions = self._problem.action_set
         changed = rows_raw != actions.factual_raw
-        legal = actions.keeps_rules(rows_raw) & actions.space.derives_legally(rows_raw)
+        legal = changed.any(axis=1)
+        if actions.rules:
+            legal &= actions.keeps_rules(rows_raw)
+        if actions.space.derived is not None:
+            legal &= actions.space.derives_legally(rows_raw)
         if actions.max_changes is not None:
             legal &= changed.sum(axis=1) <= actions.max_changes
         for together in actions.barred:

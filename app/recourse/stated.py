@@ -47,7 +47,8 @@ def with_accepted(actions: ActionSet, meter: Meter, found: Sequence[Counterfactu
     asked = list(found)
     for k, one in enumerate(asked):
         try:
-            asked[k] = replace(one, accepted=_accepted(actions, meter, one.row_raw))
+            if accepted := _accepted(actions, meter, one.row_raw):
+                asked[k] = replace(one, accepted=accepted)
         except (BudgetExceeded, DeadlineExceeded):
             break
     return asked

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -20,6 +21,11 @@ PLACES = 3
 """Decimal places by which the range of a continuous term without `decimals` is divided."""
 
 
+Values: TypeAlias = tuple[Float[np.ndarray, "k"], bool]
+"""Values of a term, and whether these are all of them."""
+
+
+@lru_cache(maxsize=256)
 def terms_of(space: FeatureSpace) -> tuple[int, ...]:
     """Indices of the features that are terms of the contract: features that the lender sets."""
     return tuple(j for j, feature in enumerate(space.features) if feature.terms)
@@ -35,12 +41,18 @@ def directions(space: FeatureSpace, better: Mapping[str, Better]) -> dict[int, i
     ----------
     better : by name of a term, the direction that replaces the schema's
     """
-    found = {j: better.get(space.names[j], space.features[j].better) for j in terms_of(space)}
+    return dict(_directions(space, tuple(better.items())))
+
+
+@lru_cache(maxsize=256)
+def _directions(space: FeatureSpace, better: tuple[tuple[str, Better], ...]) -> tuple[tuple[int, int], ...]:
+    named = dict(better)
+    found = {j: named.get(space.names[j], space.features[j].better) for j in terms_of(space)}
     signs = {j: 1 if way is Better.MORE else -1 for j, way in found.items() if way is not None}
-    return dict(sorted(signs.items(), key=lambda one: (-one[1], one[0])))
+    return tuple(sorted(signs.items(), key=lambda one: (-one[1], one[0])))
 
 
-def values_of(problem: RecourseProblem, j: int, sign: int) -> tuple[Float[np.ndarray, "k"], bool]:
+def values_of(problem: RecourseProblem, j: int, sign: int) -> Values:
     """What a term may be, the best first, or the nearest to what was asked for; and whether that is all.
 
     Parameters

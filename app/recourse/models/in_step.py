@@ -5,7 +5,6 @@ on without an answer; then one call of the function has the rows of all that wai
 without special code.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from itertools import accumulate
@@ -50,11 +49,18 @@ def in_step(works: Sequence[Callable[[], R]]) -> list[R | RecourseError]:
     computations = [_Computation(work) for work in works]
     for one in computations:
         one.proceed(None)
-    while asked := Counter(one.question for one in computations if one.question is not None):
+    waiting: dict[_Question, list[_Computation[R]]] = {}
+    moved = computations
+    while True:
+        for one in moved:
+            if one.question is not None:
+                waiting.setdefault(one.question, []).append(one)
+        if not waiting:
+            break
         # What most wait for; the others may come to that, too, before it is their turn.
-        question = max(asked, key=asked.__getitem__)
-        asking = [one for one in computations if one.question == question]
-        for one, reply in zip(asking, _replies(question, [one.columns for one in asking]), strict=True):
+        question = max(waiting, key=lambda asked: len(waiting[asked]))
+        moved = waiting.pop(question)
+        for one, reply in zip(moved, _replies(question, [one.columns for one in moved]), strict=True):
             one.proceed(reply)
     return [one.outcome for one in computations]
 
