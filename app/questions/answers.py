@@ -59,14 +59,17 @@ def plain(part: Any) -> Any:
     Numbers that were computed are rounded to their significant digits. Records, changes and the values of the request
     are not rounded.
     """
-    if type(part) in LEAVES:
+    kind: Any = type(part)
+    if kind in LEAVES:
         return part
-    if (members := _members(part.__class__)) is not None:
+    if kind is tuple or kind is list:
+        return [plain(value) for value in part]
+    if (members := _members(kind)) is not None:
         made = {}
         for name, key, measured in members:
             value = getattr(part, name)
             if type(value) not in LEAVES:
-                value = plain(_carried(value) if measured else value)
+                value = _carried(value) if measured else plain(value)
             elif measured and type(value) is float:
                 value = rounded(value)
             made[key] = value
@@ -75,8 +78,6 @@ def plain(part: Any) -> Any:
         return part.value
     if isinstance(part, Mapping):
         return {key: plain(value) for key, value in part.items()}
-    if isinstance(part, tuple | list):
-        return [plain(value) for value in part]
     return part
 
 
@@ -91,10 +92,10 @@ def _members(record: type[object]) -> tuple[tuple[str, str, bool], ...] | None:
 
 
 def _carried(value: Any) -> Any:
-    """Numbers with `DIGITS` significant digits; anything else is returned unchanged."""
-    if isinstance(value, tuple):
-        return tuple(map(_carried, value))
-    return rounded(value) if isinstance(value, float) else value
+    """As `plain`, and numbers with the significant digits of an answer; of a tuple each."""
+    if type(value) is tuple:
+        return [_carried(one) for one in value]
+    return rounded(value) if isinstance(value, float) else plain(value)
 
 
 def encoded(answer: Json) -> bytes:

@@ -14,13 +14,15 @@ EXACT: Mapping[str, str] = {"digits": "all"}
 DIGITS = 6
 """Significant digits of all other numbers: more of them say nothing about a model that was fitted to records."""
 
+_ROUNDED = f"%.{DIGITS}g"
+
 NEAR = 1e-3
 """Distance of a score from the threshold, in logit units, within which a rounded output could be beyond it."""
 
 
 def rounded(number: float) -> float:
     """The number rounded to `DIGITS` significant digits."""
-    return float(f"{number:.{DIGITS}g}")
+    return float(_ROUNDED % number)
 
 
 def rounded_output(output: float | None, score: float | None) -> float | None:

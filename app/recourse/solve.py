@@ -8,6 +8,7 @@ without these (`app.recourse.actions.providing`). All of these questions share s
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from typing import Any
@@ -25,7 +26,7 @@ from app.recourse.method_run import MAX_CALLS, WEIGHTS_WARNING, Groundwork, answ
 from app.recourse.methods import DEFAULT_METHOD, METHODS
 from app.recourse.models.meter import Meter
 from app.recourse.problem import RecourseProblem
-from app.recourse.result import Diagnostics, RecourseResult, Status
+from app.recourse.result import Diagnostics, PlanCertificate, RecourseResult, Status
 from app.recourse.robustness.future_validity import certify_future, reaches
 from app.recourse.stated import with_accepted
 from app.recourse.steps import with_lasting, with_steps
@@ -149,16 +150,18 @@ class Questions:
                 be = "was" if number == 1 else "were"
                 fewer = FEWER_MEMBERS_WARNING.format(self.problem.count, number, be)
                 result = replace(result, warnings=(*result.warnings, fewer))
-            result = self._certified(result, listed, params, certificate, plan_s)
+            certified, plan, warnings = self._certified(result, listed, params, certificate, plan_s)
             if steps:
-                found = with_steps(self.actions, self.groundwork.meter, result.counterfactuals)
-                found = with_accepted(self.actions, self.groundwork.meter, found)
-                found = with_lasting(self.actions, self.groundwork.meter, found)
-                result = replace(result, counterfactuals=tuple(found))
+                certified = with_steps(self.actions, self.groundwork.meter, certified)
+                certified = with_accepted(self.actions, self.groundwork.meter, certified)
+                certified = with_lasting(self.actions, self.groundwork.meter, certified)
+            found, warnings = tuple(certified), tuple(warnings)
+        else:
+            found, plan, warnings = result.counterfactuals, result.plan, result.warnings
         if self.meter.silent:
-            silent = SILENT_WARNING.format(self.meter.silent, self.meter.rows)
-            result = replace(result, warnings=(*result.warnings, silent))
-        return replace(result, diagnostics=Diagnostics.since(began, self.meter.calls - calls, self.meter.rows - rows))
+            warnings = (*warnings, SILENT_WARNING.format(self.meter.silent, self.meter.rows))
+        diagnostics = Diagnostics.since(began, self.meter.calls - calls, self.meter.rows - rows)
+        return replace(result, counterfactuals=found, plan=plan, warnings=warnings, diagnostics=diagnostics)
 
     def providing(self, but: Frozen) -> Groundwork | None:
         """The `Groundwork` after the person provides all missing values that can be provided.
@@ -184,10 +187,10 @@ class Questions:
         params: MethodParams,
         certificate: CertificateParams | None,
         plan_s: float,
-    ) -> RecourseResult:
-        """The answer with a certificate for each counterfactual, and one of all together where there are several."""
+    ) -> tuple[list[Counterfactual], PlanCertificate | None, Sequence[str]]:
+        """The counterfactuals with a certificate each, one of all together where there are several, and warnings."""
         if certificate is None:
-            return result
+            return list(result.counterfactuals), result.plan, result.warnings
         found, warnings, joint = list(result.counterfactuals), list(result.warnings), result.plan
         together = found if self.is_plan or len(found) > 1 else []
         for groundwork in dict.fromkeys(one.groundwork for one in listed):
@@ -200,7 +203,7 @@ class Questions:
             warnings += more
             # Of those who may provide missing values: seen from the first way's record.
             together, joint = [], plan or joint
-        return replace(result, counterfactuals=tuple(found), plan=joint, warnings=tuple(dict.fromkeys(warnings)))
+        return found, joint, list(dict.fromkeys(warnings))
 
 
 class _Question:

@@ -20,12 +20,14 @@ from app.recourse.actions.advice_ranges import (
     Asked,
     Lattices,
     Limit,
+    Proposed,
     Range,
     arrays_of,
     arrays_within,
     ends_of,
     least_worth,
     limits_of,
+    proposed,
     range_of,
     ranges_of_all,
 )
@@ -94,7 +96,7 @@ class ActionSet:
     @property
     def has_holes(self) -> bool:
         """Whether some ordinal feature has an illegal level between its lowest and its highest legal level."""
-        return any(not self.space.features[j].is_group for j in self.restricted)
+        return bool(self._ordinals)
 
     @property
     def is_coupled(self) -> bool:
@@ -224,8 +226,10 @@ class ActionSet:
         if self._lattices is not None:
             ticks = np.rint(self._lattices.ticks(rows_raw))
             legal &= ~(self._lattices.exist & self._lattices.apart(rows_raw, ticks, self._lattices.points(ticks)))
-        for j, levels in self.restricted.items():
-            legal[:, j] &= (rows_raw[:, j, None] == levels).any(axis=1)
+        if self._proposed is not None:
+            legal[:, self._proposed.columns] &= self._proposed.has(rows_raw)
+        for j in self._ordinals:
+            legal[:, j] &= (rows_raw[:, j, None] == self.restricted[j]).any(axis=1)
         return np.asarray(same | legal)
 
     def snap(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
@@ -272,17 +276,18 @@ class ActionSet:
             )
             up = np.where(toward == rows_raw, upper - rows_raw < rows_raw - lower, toward > rows_raw)
             rounded = np.where(in_gap, np.where(up, upper, lower), rounded)
-        for j, levels in self.restricted.items():
-            rounded[:, j] = self._restricted(j, np.array(levels, dtype=float), rounded[:, j], toward[:, j])
+        if self._proposed is not None:
+            columns = self._proposed.columns
+            rounded[:, columns] = np.where(self._proposed.has(rounded), rounded[:, columns], fact[columns])
+        for j in self._ordinals:
+            rounded[:, j] = self._ordinal(np.array(self.restricted[j], dtype=float), rounded[:, j], toward[:, j])
         return rounded
 
-    def _restricted(
-        self, j: int, levels: Float[np.ndarray, "k"], values: Float[np.ndarray, "n"], toward: Float[np.ndarray, "n"]
+    @staticmethod
+    def _ordinal(
+        levels: Float[np.ndarray, "k"], values: Float[np.ndarray, "n"], toward: Float[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n"]:
-        """Levels in place of those that are not proposed."""
-        fact = float(self.factual_raw[j])
-        if self.space.features[j].is_group:
-            return np.where((values[:, None] == levels).any(axis=1), values, fact)
+        """Levels of an ordinal feature in place of those that are not proposed."""
         above = np.minimum(np.searchsorted(levels, values), len(levels) - 1)
         higher, lower = levels[above], levels[np.maximum(above - (levels[above] > values), 0)]
         up = np.where(toward == values, higher - values < values - lower, toward > values)
@@ -309,6 +314,17 @@ class ActionSet:
     def _lattices(self) -> Lattices | None:
         """None where no feature that can change is on a lattice."""
         return Lattices(self.step_raw, self.anchor_raw) if self.step_raw.any() else None
+
+    @cached_property
+    def _proposed(self) -> Proposed | None:
+        """Of categorical features of which some levels may not be proposed; None where there are none."""
+        some = tuple((j, levels) for j, levels in self.restricted.items() if self.space.features[j].is_group)
+        return proposed(self.space, some) if some else None
+
+    @property
+    def _ordinals(self) -> list[int]:
+        """Ordinal features of which some levels may not be proposed."""
+        return [j for j in self.restricted if not self.space.features[j].is_group]
 
     @cached_property
     def _least(self) -> Float[np.ndarray, "p"]:

@@ -104,7 +104,7 @@ def generate(problem: RecourseProblem, params: RobustMpmParams, context: MethodC
         surrogate=SurrogateReport(
             kind=f"{params.divergence}_mpm",
             worst_case_accuracy=machine.worst_case_accuracy,
-            fidelity=float(np.count_nonzero((score(sample.X) >= 0.0) == sample.favourable) / len(sample.X)),
+            fidelity=sample.fidelity(machine.model),
             samples=len(sample.X),
         ),
         relax=lambda: search.relaxation(params.margin),

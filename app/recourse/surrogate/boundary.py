@@ -127,6 +127,11 @@ class BoundarySample:
         w[self.free] = model.w
         return LinearModel(w, model.c)
 
+    def fidelity(self, model: LinearModel) -> float:
+        """Share of the samples that a linear model, without weights in other columns, decides as the black box does."""
+        accepted = self.X_free @ model.w[self.free] + model.c >= 0.0
+        return float(np.count_nonzero(accepted == self.favourable) / len(self.X))
+
     @cached_property
     def machines(self) -> dict[object, object]:
         """A cache of the minimax machines fitted to these samples, for further questions about the same applicant."""
@@ -321,10 +326,9 @@ def _draw(
     """
     space = problem.reference.space
     deviation = radius / math.sqrt(space.d + 2)
-    X = crossings.take(np.arange(n) % len(crossings), axis=0)
     if problem.black_box.fractional:
-        X[:, free] += deviation * math.sqrt(len(free) + 2) * unit_ball(problem.seed, n, len(free))
-        return X
+        return _around(crossings, free, deviation * math.sqrt(len(free) + 2), unit_ball(problem.seed, n, len(free)))
+    X = crossings.take(np.arange(n) % len(crossings), axis=0)
     rng = np.random.default_rng(problem.seed)
     numeric = np.intersect1d(free, space.numeric_columns)
     if numeric.size:
@@ -340,6 +344,20 @@ def _draw(
         # has to be one that this person can take.
         X[switch, span] = 0.0
         X[np.flatnonzero(switch), span.start + rng.choice(levels, size=int(switch.sum()))] = 1.0
+    return X
+
+
+def _around(
+    crossings: Float[np.ndarray, "m d"], free: Int[np.ndarray, "k"], radius: float, ball: Float[np.ndarray, "n k"]
+) -> Float[np.ndarray, "n d"]:
+    """Points around the crossings in turn: each is moved along its free columns by a point of the unit ball."""
+    n, m = len(ball), len(crossings)
+    X = np.zeros((n, crossings.shape[1]))
+    X[:, free] = radius * ball
+    whole = n - n % m
+    # Without copies of the crossings.
+    X[:whole].reshape(-1, *crossings.shape)[:] += crossings
+    X[whole:] += crossings[: n - whole]
     return X
 
 
