@@ -228,7 +228,7 @@ def _noise(
     black_box, x0 = problem.black_box, problem.x0
     closed, bounds, rates, intervals = None, None, None, None
     if black_box.gradient is not None:
-        gradients = joined(black_box.gradient, X)
+        gradients = joined(black_box.gradient, X, dear=True)
         closed = joined(invalidation_rate_linear, scores, gradients, np.broadcast_to(std, gradients.shape))
         if black_box.linear:  # the proof follows the slope from the factual: for a curved model it bounds nothing
             factual_gradient = black_box.gradient(x0[None])[0]

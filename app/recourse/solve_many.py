@@ -79,4 +79,4 @@ class _Shared(Wrapped):
     predict: Predict
 
     def predict_by(self, rows: np.ndarray, deadline: float) -> np.ndarray:  # noqa: ARG002 - all have the same
-        return joined(self.predict, rows)
+        return joined(self.predict, rows, dear=True)

@@ -9,35 +9,37 @@ every other value of the factual is legal.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
 from app.recourse.actions.advice_ranges import (
     Asked,
-    Lattices,
     Limit,
-    Proposed,
     Range,
     arrays_of,
     arrays_within,
     ends_of,
     least_worth,
     limits_of,
-    proposed,
     range_of,
     ranges_of_all,
 )
 from app.recourse.actions.constraints import Constraints, check_constraints
 from app.recourse.actions.cost import amounts, cost, weights_of
 from app.recourse.actions.inclusion import check_inclusion
+from app.recourse.actions.legal_values import LegalValues, legal_values
 from app.recourse.actions.rules import Rule
 from app.recourse.actions.timing import Clock, Timing, clock
 from app.recourse.actions.wishes import Wishes, check_wishes
 from app.recourse.features import Advice, FeatureSpace
+from app.recourse.models.in_step import joined
+
+FEW = 100
+"""Rows up to which those of several people are looked at together: more of them take longer to copy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +190,9 @@ class ActionSet:
 
     def contains(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         """Mask of the raw rows that are legal counterfactuals of this applicant; every answer must pass it."""
-        mask = (self.each_is_legal(rows_raw) | self.clock.passive).all(axis=1)
+        mask = self._joined(self._values.whole_rows, rows_raw)
+        for j in self._ordinals:
+            mask &= self._keeps_levels(j, rows_raw) | self.clock.passive[j]
         if self.max_changes is not None:
             mask &= self.changed(rows_raw) <= self.max_changes
         if self.rules:
@@ -220,17 +224,24 @@ class ActionSet:
 
         Each value is judged without the rest of its row.
         """
-        same = rows_raw == self.factual_raw
-        legal = (rows_raw >= self.lower_raw) & (rows_raw <= self.upper_raw) & self.movable
-        legal &= (rows_raw <= self.below_raw) | (rows_raw >= self.above_raw)
-        if self._lattices is not None:
-            ticks = np.rint(self._lattices.ticks(rows_raw))
-            legal &= ~(self._lattices.exist & self._lattices.apart(rows_raw, ticks, self._lattices.points(ticks)))
-        if self._proposed is not None:
-            legal[:, self._proposed.columns] &= self._proposed.has(rows_raw)
+        legal = self._joined(self._values.legal, rows_raw)
         for j in self._ordinals:
-            legal[:, j] &= (rows_raw[:, j, None] == self.restricted[j]).any(axis=1)
-        return np.asarray(same | legal)
+            legal[:, j] &= self._keeps_levels(j, rows_raw)
+        return legal
+
+    def _keeps_levels(self, j: int, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Which rows have a level of an ordinal feature that may be proposed, or the person's own."""
+        return np.asarray(
+            (rows_raw[:, j, None] == self.restricted[j]).any(axis=1) | (rows_raw[:, j] == self.factual_raw[j])
+        )
+
+    def _joined(
+        self, function: Callable[..., np.ndarray], *rows_raw: Float[np.ndarray, "n p"]
+    ) -> Shaped[np.ndarray, "n ..."]:
+        """What a function of `LegalValues` gives for the rows; few rows in one call with those of other people."""
+        if len(rows_raw[0]) > FEW:
+            return function(*rows_raw, self._limits[None], self._proposed[None])
+        return joined(function, *rows_raw, shared=(self._limits, self._proposed))
 
     def snap(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """Rows with each value moved to the nearest legal value of its feature.
@@ -239,9 +250,8 @@ class ActionSet:
         Limits that join features are ignored: rules, the time that changes share, and the largest number of changes.
         `contains` checks these.
         """
-        if self.space.states_raw.size:
-            rows_raw = np.where(self.space.in_state(rows_raw), self.factual_raw, rows_raw)
-        return self.round(np.minimum(np.maximum(rows_raw, self.lower_raw), self.upper_raw))
+        rounded = self._joined(self._values.snapped, rows_raw)
+        return self._with_levels(rounded, rounded) if self._ordinals else rounded
 
     def round(
         self, rows_raw: Float[np.ndarray, "n p"], *, toward_raw: Float[np.ndarray, "n p"] | None = None
@@ -251,36 +261,21 @@ class ActionSet:
         A number is rounded towards the number in the same place of `toward_raw`. It is rounded to the nearest such
         value if `toward_raw` is None, or has the same number there. Values equal to the factual stay.
         """
-        fact, toward, lattices = self.factual_raw, rows_raw if toward_raw is None else toward_raw, self._lattices
-        changed = rows_raw != fact
-        in_gap = (rows_raw > self.below_raw) & (rows_raw < self.above_raw) & changed
-        any_in_gap = in_gap.any()
-        if not (any_in_gap or self.restricted or lattices):
-            return rows_raw
-        rounded = rows_raw
-        if lattices is not None:
-            ticks = lattices.ticks(rows_raw)
-            whole = np.rint(ticks)
-            points = lattices.points(whole)
-            if toward_raw is not None:
-                beside = lattices.apart(rows_raw, whole, points) & (toward_raw != rows_raw)
-                if beside.any():
-                    whole = np.where(beside, np.where(toward_raw > rows_raw, np.ceil(ticks), np.floor(ticks)), whole)
-                    points = lattices.points(whole)
-            points = np.minimum(np.maximum(points, self.lower_raw), self.upper_raw)
-            rounded = np.where(lattices.exist & changed, points, rows_raw)
-        if any_in_gap:
-            lower, upper = (
-                np.where(rows_raw < fact, self.below_raw, fact),
-                np.where(rows_raw < fact, fact, self.above_raw),
-            )
-            up = np.where(toward == rows_raw, upper - rows_raw < rows_raw - lower, toward > rows_raw)
-            rounded = np.where(in_gap, np.where(up, upper, lower), rounded)
-        if self._proposed is not None:
-            columns = self._proposed.columns
-            rounded[:, columns] = np.where(self._proposed.has(rounded), rounded[:, columns], fact[columns])
+        if toward_raw is None:
+            toward_raw, rounded = rows_raw, self._joined(self._values.rounded, rows_raw)
+        else:
+            toward_raw = np.broadcast_to(toward_raw, rows_raw.shape)
+            rounded = self._joined(self._values.rounded_toward, rows_raw, toward_raw)
+        return self._with_levels(rounded, toward_raw) if self._ordinals else rounded
+
+    def _with_levels(
+        self, rounded: Float[np.ndarray, "n p"], toward_raw: Float[np.ndarray, "n p"]
+    ) -> Float[np.ndarray, "n p"]:
+        """Rounded rows, with levels of ordinal features that may be proposed."""
+        rounded = rounded.copy()
         for j in self._ordinals:
-            rounded[:, j] = self._ordinal(np.array(self.restricted[j], dtype=float), rounded[:, j], toward[:, j])
+            levels = np.array(self.restricted[j], dtype=float)
+            rounded[:, j] = self._ordinal(levels, rounded[:, j], toward_raw[:, j])
         return rounded
 
     @staticmethod
@@ -310,18 +305,27 @@ class ActionSet:
         """The factual as an encoded point."""
         return self.space.encode(self.factual_raw[None])[0]
 
-    @cached_property
-    def _lattices(self) -> Lattices | None:
-        """None where no feature that can change is on a lattice."""
-        return Lattices(self.step_raw, self.anchor_raw) if self.step_raw.any() else None
-
-    @cached_property
-    def _proposed(self) -> Proposed | None:
-        """Of categorical features of which some levels may not be proposed; None where there are none."""
-        some = tuple((j, levels) for j, levels in self.restricted.items() if self.space.features[j].is_group)
-        return proposed(self.space, some) if some else None
-
     @property
+    def _values(self) -> LegalValues:
+        return legal_values(self.space)
+
+    @cached_property
+    def _limits(self) -> Float[np.ndarray, "k p"]:
+        """The limits as `LegalValues` takes them."""
+        ends = self.factual_raw, self.lower_raw, self.below_raw, self.above_raw, self.upper_raw
+        return np.array([*ends, self.step_raw, self.anchor_raw, self.clock.passive])
+
+    @cached_property
+    def _proposed(self) -> Bool[np.ndarray, "g l"]:
+        """Of each categorical feature the levels that may be proposed."""
+        found = np.ones((len(self.space.groups), self._values.levels), dtype=bool)
+        for k, g in enumerate(self.space.groups.tolist()):
+            if (levels := self.restricted.get(g)) is not None:
+                found[k] = False
+                found[k, list(levels)] = True
+        return found
+
+    @cached_property
     def _ordinals(self) -> list[int]:
         """Ordinal features of which some levels may not be proposed."""
         return [j for j in self.restricted if not self.space.features[j].is_group]

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from app.recourse.actions.constraints import Bounds, Constraints
 from app.recourse.actions.timing import distance_within
@@ -249,28 +249,6 @@ def _tick(number: float, anchor: float, per_unit: float, forgiving: float) -> fl
 def lattice_point(tick: float, anchor: float, step: float) -> float:
     """The number that lies `tick` steps from `anchor`, without binary rounding: 0.3, not 0.30000000000000004."""
     return float(anchor + (tick / round(1.0 / step) if step < 1.0 else tick * step))
-
-
-@dataclass(frozen=True, eq=False)
-class Proposed:
-    """Which levels of several categorical features may be proposed."""
-
-    columns: Int[np.ndarray, "k"]
-    table: Bool[np.ndarray, "k l"]
-    """By feature and level."""
-
-    def has(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n k"]:
-        """Mask, per row and feature, of these levels."""
-        return self.table[np.arange(len(self.columns)), rows_raw.take(self.columns, axis=1).astype(np.intp)]
-
-
-@lru_cache(maxsize=1024)
-def proposed(space: FeatureSpace, some: tuple[tuple[int, tuple[int, ...]], ...]) -> Proposed:
-    """The `Proposed` of pairs of a feature's index and its levels."""
-    table = np.zeros((len(some), max(len(space.features[j].levels) for j, _ in some)), dtype=bool)
-    for k, (_, levels) in enumerate(some):
-        table[k, list(levels)] = True
-    return Proposed(np.array([j for j, _ in some]), table)
 
 
 class Lattices:

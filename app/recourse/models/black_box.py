@@ -210,7 +210,7 @@ class BlackBox:
     def _joined(self, score: Predict, rows: np.ndarray) -> Float[np.ndarray, "n"]:
         # A remote model joins what it is sent. Of many rows a network is asked in less time than they are copied in.
         apart = self.remote is not None or (len(rows) > FEW and not self.rowwise)
-        return score(rows) if apart else joined(score, rows)
+        return score(rows) if apart else joined(score, rows, dear=True)
 
     def _score(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n"]:
         return self._to_score(input_of_points(self, X))

@@ -50,11 +50,11 @@ class FutureModels:
 
     def scores(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """Score of each encoded point by each model: favourable iff >= 0, NaN if the model gives none."""
-        return joined(self._scores, X)
+        return joined(self._scores, X, dear=True)
 
     def scores_raw(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n k"]:
         """Score of each raw row by each model, exactly as its record would be scored; NaN if the model gives none."""
-        return joined(self._scores_raw, rows_raw)
+        return joined(self._scores_raw, rows_raw, dear=True)
 
     def _scores(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         return self.score_all(input_of_points(self, X))

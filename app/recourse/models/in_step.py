@@ -25,8 +25,8 @@ Reply: TypeAlias = np.ndarray | Columns | RecourseError
 """The function's output for some rows, or its error."""
 
 
-def joined(function: Callable[..., Found], *columns: np.ndarray) -> Found:
-    """``function(*columns)``, the output for each row; `in_step`, in one call with the rows of other computations.
+def joined(function: Callable[..., Found], *columns: np.ndarray, shared: Columns = (), dear: bool = False) -> Found:
+    """``function(*columns, *shared)``, the output for each row; `in_step`, in one call with rows of other computations.
 
     Functions are told apart by equality: a method of one object is one function. Raises what the function raises.
 
@@ -34,9 +34,13 @@ def joined(function: Callable[..., Found], *columns: np.ndarray) -> Found:
     ----------
     function : its output for a row does not depend on the other rows, but for the last bits
     columns : have an item for each row
+    shared : what all these rows have in common; the function gets them with one item for each row, or for all
+    dear : whether a call costs much, as that of a model does: it is made once nothing else can be done without it
     """
     here = getcurrent()
-    return here.ask(function, columns) if isinstance(here, _Computation) else function(*columns)
+    if isinstance(here, _Computation):
+        return here.ask(function, columns, shared, dear)
+    return function(*columns, *(one[None] for one in shared))
 
 
 def in_step(works: Sequence[Callable[[], R]]) -> list[R | RecourseError]:
@@ -58,21 +62,24 @@ def in_step(works: Sequence[Callable[[], R]]) -> list[R | RecourseError]:
         if not waiting:
             break
         # What most wait for; the others may come to that, too, before it is their turn.
-        question = max(waiting, key=lambda asked: len(waiting[asked]))
+        question = max(waiting, key=lambda asked: (not asked[2], len(waiting[asked])))
         moved = waiting.pop(question)
-        for one, reply in zip(moved, _replies(question, [one.columns for one in moved]), strict=True):
+        replies = _replies(question, [one.columns for one in moved], [one.shared for one in moved])
+        for one, reply in zip(moved, replies, strict=True):
             one.proceed(reply)
     return [one.outcome for one in computations]
 
 
-def _replies(question: "_Question", asked: Sequence[Columns]) -> Sequence[Reply]:
+def _replies(question: "_Question", asked: Sequence[Columns], shared: Sequence[Columns]) -> Sequence[Reply]:
     """Of one call; after an error that the rows of one may have caused, of one call each."""
     function = question[0]
     if len(asked) == 1:
-        return [_reply(function, asked[0])]
-    ends = list(accumulate(len(columns[0]) for columns in asked))
+        return [_reply(function, asked[0], shared[0])]
+    sizes = [len(columns[0]) for columns in asked]
+    ends = list(accumulate(sizes))
+    own = [np.repeat(np.array(each), sizes, axis=0) for each in zip(*shared, strict=True)]
     try:
-        output = function(*map(np.concatenate, zip(*asked, strict=True)))
+        output = function(*map(np.concatenate, zip(*asked, strict=True)), *own)
     except (ModelOutputInvalid, BudgetExceeded):
         output = np.empty(0)
     except RecourseError as error:
@@ -80,21 +87,21 @@ def _replies(question: "_Question", asked: Sequence[Columns]) -> Sequence[Reply]
         return [error] * len(asked)
     parts = output if isinstance(output, tuple) else (np.asarray(output),)
     if any(len(part) != ends[-1] for part in parts):
-        return [_reply(function, columns) for columns in asked]
+        return [_reply(function, *one) for one in zip(asked, shared, strict=True)]
     cut = [[part[start:end] for start, end in zip([0, *ends], ends, strict=False)] for part in parts]
     return list(zip(*cut, strict=True)) if isinstance(output, tuple) else cut[0]
 
 
-def _reply(function: Callable[..., Any], columns: Columns) -> Reply:
+def _reply(function: Callable[..., Any], columns: Columns, shared: Columns) -> Reply:
     try:
-        reply: Reply = function(*columns)
+        reply: Reply = function(*columns, *(one[None] for one in shared))
     except RecourseError as error:
         return error
     return reply
 
 
-_Question: TypeAlias = tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]
-"""A function, and the shape of a row in each of its columns: only rows of one shape can be in one call."""
+_Question: TypeAlias = tuple[Callable[..., Any], tuple[tuple[int, ...], ...], bool]
+"""A function, the shape of a row in each of its columns, as only rows of one shape can be in one call, and `dear`."""
 
 
 class _Computation(greenlet, Generic[R]):  # type: ignore[misc]
@@ -106,6 +113,7 @@ class _Computation(greenlet, Generic[R]):  # type: ignore[misc]
         self.question: _Question | None = None
         """What it waits for; None before its first question, and after its end."""
         self.columns: Columns = ()
+        self.shared: Columns = ()
         """What it asks the function."""
         self._results: list[R] = []
         self._error: RecourseError | None = None
@@ -133,9 +141,10 @@ class _Computation(greenlet, Generic[R]):  # type: ignore[misc]
             if self.dead:
                 self._results.append(result)
 
-    def ask(self, function: Callable[..., Found], columns: Columns) -> Found:
+    def ask(self, function: Callable[..., Found], columns: Columns, shared: Columns, dear: bool) -> Found:
         """The output of the function for the rows; called within the computation."""
-        self.question, self.columns = (function, tuple(column.shape[1:] for column in columns)), columns
+        self.columns, self.shared = columns, shared
+        self.question = function, tuple(column.shape[1:] for column in columns), dear
         assert self.parent is not None
         reply: Found | RecourseError = self.parent.switch()
         if isinstance(reply, RecourseError):

@@ -146,7 +146,7 @@ class Meter:
         return self._asking(model_input)
 
     def _together(self, model_input: np.ndarray) -> np.ndarray:
-        return joined(self._sent, model_input)
+        return joined(self._sent, model_input, dear=True)
 
     def _sent(self, model_input: np.ndarray) -> np.ndarray:
         """The output of a remote model, which is sent what it has not been asked before."""
