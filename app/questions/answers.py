@@ -64,6 +64,8 @@ def plain(part: Any) -> Any:
         return part
     if kind is tuple or kind is list:
         return [plain(value) for value in part]
+    if kind is dict:
+        return {key: plain(value) for key, value in part.items()}
     if (members := _members(kind)) is not None:
         made = {}
         for name, key, measured in members:

@@ -233,10 +233,10 @@ class _Search:
         rows_raw, inner = np.repeat(fact[None], size, axis=0), size
         for j, axis in zip(self._terms, self._axes, strict=True):
             inner //= len(axis)
-            rows_raw[:, j] = np.tile(np.repeat(axis, inner), size // (inner * len(axis)))
+            rows_raw[:, j].reshape(-1, len(axis), inner)[:] = axis[:, None]
         asked = np.flatnonzero(self._legal(rows_raw))
-        own, *_ = found = self._meter.score_raw(np.concatenate([fact[None], rows_raw[asked]]))
-        self.factual_score, self.asked = float(own), len(asked)
+        found = self._meter.score_raw(np.concatenate([fact[None], rows_raw[asked]]))
+        self.factual_score, self.asked = float(found[0]), len(asked)
         if not self.refused:
             return
         yes, scores = np.zeros(len(rows_raw), dtype=bool), np.zeros(len(rows_raw))
@@ -337,7 +337,7 @@ class _Search:
         """Which other records keep the rules, derive only legal values, and change no more than the request allows."""
         actions = self._problem.action_set
         changed = rows_raw != actions.factual_raw
-        legal = changed.any(axis=1)
+        legal = np.logical_or.reduce([changed[:, j] for j in self._terms])
         if actions.rules:
             legal &= actions.keeps_rules(rows_raw)
         if actions.space.derived is not None:
@@ -360,13 +360,18 @@ def _thinned(
     """
     # Without the last place, every second one is a view: an axis may have a million values.
     heads = [np.arange(len(axis) - 1) for axis in axes]
-    own = [int(np.append(np.flatnonzero(axis == fact), -1)[0]) for axis, fact in zip(axes, fact_raw, strict=True)]
+    own = [_place(axis, fact) for axis, fact in zip(axes, fact_raw.tolist(), strict=True)]
     while (size := math.prod(len(head) + 1 for head in heads)) > most or (size > few and len(heads[0]) + 1 > LEADING):
         k = 0 if len(heads[0]) + 1 > LEADING else max(range(len(heads)), key=lambda k: len(heads[k]))
-        before, at = heads[k], int(np.searchsorted(heads[k], own[k]))
+        before, at = heads[k], int(heads[k].searchsorted(own[k])) if own[k] else 0
         heads[k] = before[::2]
         if at % 2 and at < len(before) and before[at] == own[k]:
             heads[k] = np.insert(heads[k], (at + 1) // 2, own[k])
         if len(heads[k]) == len(before):
             break
     return [np.append(head, len(axis) - 1) for head, axis in zip(heads, axes, strict=True)]
+
+
+def _place(axis: Float[np.ndarray, "_"], fact: float) -> int:
+    """Where a term has the value that was asked for: mostly first; -1 where it has not."""
+    return 0 if axis[0] == fact else int(np.append(np.flatnonzero(axis == fact), -1)[0])

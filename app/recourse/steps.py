@@ -51,9 +51,10 @@ def with_lasting(actions: ActionSet, meter: Meter, found: Sequence[Counterfactua
 
     This takes at most one model call, and none of a remote model. Where time or budget are used up, nothing is known.
     """
-    clock, days = actions.clock, list[Float[np.ndarray, "n p"]]()
+    clock = actions.clock
     if meter.black_box.remote is not None or not clock.passive.any():
         return list(found)
+    days: list[Float[np.ndarray, "n p"]] = []
     for one in found:
         enough = next((step.row_raw for step in one.steps or () if step.score is not None and step.score >= 0.0), None)
         chosen = [*_stated(actions, one), *([] if enough is None else [enough])]

@@ -74,15 +74,18 @@ def changes(
     ----------
     accepted : by index of a missing feature that the person states, the values of this feature that the model accepts
     """
-    months, total = clock.each(row_raw[None])[0], float(clock.total(row_raw[None])[0])
-    by_time = clock.passive & ~clock.against(row_raw[None])[0]
+    months, differ = clock.each(row_raw[None])[0].tolist(), np.flatnonzero(factual_raw != row_raw)
+    by_time, total = frozenset[int](), 0.0
+    if clock.passive[differ].any():
+        by_time = frozenset(np.flatnonzero(clock.passive & ~clock.against(row_raw[None])[0]).tolist())
+        total = float(clock.total(row_raw[None])[0])
     return tuple(
         _change(
-            features[j], float(factual_raw[j]), float(row_raw[j]), float(months[j]),
-            after_months=total if by_time[j] else None, accepted=(accepted or {}).get(j),
+            features[j], float(factual_raw[j]), float(row_raw[j]), months[j],
+            after_months=total if j in by_time else None, accepted=(accepted or {}).get(j),
         )
-        for j in sorted(np.flatnonzero(factual_raw != row_raw).tolist(), key=lambda j: bool(by_time[j]))
-        if not (by_time[j] and features[j].protected)
+        for j in sorted(differ.tolist(), key=by_time.__contains__)
+        if not (j in by_time and features[j].protected)
     )  # fmt: skip
 
 

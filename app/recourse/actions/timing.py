@@ -161,7 +161,8 @@ class Clock:
         """
         if self.stands_still:
             return np.zeros(len(rows_raw))
-        return np.maximum(self.changes(rows_raw), self._passed(rows_raw).max(axis=1, initial=0.0))
+        own = self.changes(rows_raw)
+        return np.maximum(own, self._passed(rows_raw).max(axis=1, initial=0.0)) if self._passive.size else own
 
     def settled(self, rows_raw: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """The rows, with each feature that time moves as it is when the person's own changes are complete."""
@@ -197,8 +198,11 @@ class Clock:
 
     def holds(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         """Mask of the rows that the person reaches within `months`, and that also pass `keeps_pace`."""
+        within = self.months * (1.0 + SLACK)
+        if (rows_raw[:, self._passive] == self._began).all():  # no time has passed
+            return np.asarray(self.changes(rows_raw) <= within)
         months = self.total(rows_raw)
-        return np.asarray(months <= self.months * (1.0 + SLACK)) & self._shows(rows_raw, months)
+        return np.asarray(months <= within) & self._shows(rows_raw, months)
 
     def keeps_pace(self, rows_raw: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
         """Mask of the rows in which features that time moves have moved for the row's `total` time, or not at all."""
