@@ -11,7 +11,7 @@ from app.questions.recourse import RecourseAnswer, out_of_time
 from app.recourse.models.score import PointScale
 from app.store.timestamps import expiry, timestamp
 
-GROUP = 40
+GROUP = 60
 """Rows that a child computes at once, and that share model calls."""
 
 SEEDS = 2**53

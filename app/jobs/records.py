@@ -28,7 +28,7 @@ CHUNK = 240
 """Most rows of one part: about a second of work to repeat after a crash. A part costs up to 30 ms of its own, which is
 little beside so many rows."""
 
-LEAST = 40
+LEAST = 60
 """Least rows of a part that is not the last: as long as a worker takes to look for the next one."""
 
 HEAD = 2000
