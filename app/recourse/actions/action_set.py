@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from app.recourse.actions.advice_ranges import (
     Asked,
+    Lattices,
     Limit,
     Range,
     arrays_of,
@@ -313,7 +314,9 @@ class ActionSet:
     def _limits(self) -> Float[np.ndarray, "k p"]:
         """The limits as `LegalValues` takes them."""
         ends = self.factual_raw, self.lower_raw, self.below_raw, self.above_raw, self.upper_raw
-        return np.array([*ends, self.step_raw, self.anchor_raw, self.clock.passive])
+        lattices = Lattices.of(self.step_raw, self.anchor_raw)
+        fields = lattices.exist, lattices.anchor, lattices.unit, lattices.times, lattices.parts
+        return np.array([*ends, self.clock.passive, *fields])
 
     @cached_property
     def _proposed(self) -> Bool[np.ndarray, "g l"]:

@@ -251,30 +251,40 @@ def lattice_point(tick: float, anchor: float, step: float) -> float:
     return float(anchor + (tick / round(1.0 / step) if step < 1.0 else tick * step))
 
 
+@dataclass(frozen=True, slots=True)
 class Lattices:
     """The lattices of several features; a lattice is the numbers that lie a whole number of steps from an anchor.
 
     A tick is a distance from the anchor in steps. For a feature without a lattice, a step is one raw unit.
-
-    Parameters
-    ----------
-    step : (p,), distance between neighbouring points of each feature's lattice, in raw units; 0 for no lattice
-    anchor : (p,), one point of each feature's lattice
     """
 
-    def __init__(self, step: Float[np.ndarray, "p"], anchor: Float[np.ndarray, "p"]) -> None:
-        self.exist: Bool[np.ndarray, p] = step > 0.0
-        """Which features have one."""
-        self._anchor, self._unit = anchor, np.where(self.exist, step, 1.0)
-        self._fine, self._parts = self._unit < 1.0, np.maximum(np.rint(1.0 / self._unit), 1.0)
+    exist: Bool[np.ndarray, "*n p"]
+    """Which features have one."""
+    anchor: Float[np.ndarray, "*n p"]
+    """One point of each feature's lattice."""
+    unit: Float[np.ndarray, "*n p"]
+    """Distance between neighbouring points, in raw units."""
+    times: Float[np.ndarray, "*n p"]
+    parts: Float[np.ndarray, "*n p"]
+    """A tick is ``times / parts`` raw units: one of these is 1, so that there is no binary rounding."""
+
+    @classmethod
+    def of(cls, step: Float[np.ndarray, "p"], anchor: Float[np.ndarray, "p"]) -> "Lattices":
+        """The lattices with these steps, in raw units; 0 for no lattice."""
+        exist = step > 0.0
+        unit = np.where(exist, step, 1.0)
+        fine = unit < 1.0
+        return cls(
+            exist, anchor, unit, np.where(fine, 1.0, unit), np.where(fine, np.maximum(np.rint(1.0 / unit), 1.0), 1.0)
+        )
 
     def ticks(self, values_raw: Float[np.ndarray, "*n p"]) -> Float[np.ndarray, "*n p"]:
         """Distance of each raw number from the anchor of its feature, in steps."""
-        return (values_raw - self._anchor) / self._unit
+        return (values_raw - self.anchor) / self.unit
 
     def points(self, ticks: Float[np.ndarray, "*n p"]) -> Float[np.ndarray, "*n p"]:
         """The raw number that lies `ticks` steps from the anchor of its feature, without binary rounding."""
-        return self._anchor + np.where(self._fine, ticks / self._parts, ticks * self._unit)
+        return self.anchor + ticks * self.times / self.parts
 
     def apart(
         self, values_raw: Float[np.ndarray, "*n p"], ticks: Float[np.ndarray, "*n p"], points: Float[np.ndarray, "*n p"]
@@ -286,7 +296,7 @@ class Lattices:
         ticks : whole number of steps from the anchor to the lattice point nearest to each raw number
         points : that lattice point as a raw number
         """
-        return np.asarray(np.abs(values_raw - points) > tick_slack(ticks) * self._unit)
+        return np.asarray(np.abs(values_raw - points) > tick_slack(ticks) * self.unit)
 
 
 def tick_slack(ticks: np.ndarray | float) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Which values of each feature are legal, and the nearest legal ones: for rows of one person, or of many at once.
 
-A person's limits are two arrays. `limits`, ``(8, p)``, has of each feature the fact, the lower end of its range, the
-nearest values below and above the fact, the upper end, step and anchor of its lattice, and 1 where time moves it.
+A person's limits are two arrays. `limits`, ``(11, p)``, has of each feature the fact, the lower end of its range, the
+nearest values below and above the fact, the upper end, 1 where time moves it, and the fields of its lattice.
 `proposed`, ``(g, l)``, says of each categorical feature which levels may be proposed.
 """
 
@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float
 from app.recourse.actions.advice_ranges import Lattices
 from app.recourse.features import FeatureSpace
 
-FACT, LOWER, BELOW, ABOVE, UPPER, STEP, ANCHOR, PASSIVE = range(8)
-"""Rows of `limits`."""
+FACT, LOWER, BELOW, ABOVE, UPPER, PASSIVE, LATTICE = range(7)
+"""Rows of `limits`; from `LATTICE` on, the fields of `Lattices`."""
 
 
 class LegalValues:
@@ -43,11 +43,10 @@ class LegalValues:
         proposed: Bool[np.ndarray, "m g l"],
     ) -> Bool[np.ndarray, "n p"]:
         """Mask, per row and feature, of legal values: the person's own, and those that may be proposed."""
-        fact, lower, below, above, upper, step, anchor = (limits[:, k] for k in range(PASSIVE))
+        fact, lower, below, above, upper = (limits[:, k] for k in range(PASSIVE))
         legal = (rows_raw >= lower) & (rows_raw <= upper) & (lower != upper)
         legal &= (rows_raw <= below) | (rows_raw >= above)
-        if step.any():
-            lattices = Lattices(step, anchor)
+        if (lattices := _lattices(limits)) is not None:
             ticks = np.rint(lattices.ticks(rows_raw))
             legal &= ~(lattices.exist & lattices.apart(rows_raw, ticks, lattices.points(ticks)))
         if not proposed.all():
@@ -93,12 +92,11 @@ class LegalValues:
         proposed: Bool[np.ndarray, "m g l"],
     ) -> Float[np.ndarray, "n p"]:
         """The same, with each number rounded towards that of `toward_raw`, where it is another one."""
-        fact, lower, below, above, upper, step, anchor = (limits[:, k] for k in range(PASSIVE))
+        fact, lower, below, above, upper = (limits[:, k] for k in range(PASSIVE))
         changed = rows_raw != fact
         in_gap = (rows_raw > below) & (rows_raw < above) & changed
         rounded = rows_raw
-        if step.any():
-            lattices = Lattices(step, anchor)
+        if (lattices := _lattices(limits)) is not None:
             ticks = lattices.ticks(rows_raw)
             whole = np.rint(ticks)
             points = lattices.points(whole)
@@ -120,6 +118,11 @@ class LegalValues:
             rounded = rounded.copy() if rounded is rows_raw else rounded
             rounded[:, self.groups] = kept
         return rounded
+
+
+def _lattices(limits: Float[np.ndarray, "m k p"]) -> Lattices | None:
+    exist = limits[:, LATTICE] != 0.0
+    return Lattices(exist, *(limits[:, LATTICE + k] for k in range(1, 5))) if exist.any() else None
 
 
 @lru_cache(maxsize=256)

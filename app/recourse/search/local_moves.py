@@ -168,7 +168,7 @@ class SingleMoves:
         feature : for each column of `values_raw`, the index of its feature
         """
         A = self.actions
-        lattices, fact = Lattices(A.step_raw[feature], A.anchor_raw[feature]), A.factual_raw[feature]
+        lattices, fact = Lattices.of(A.step_raw[feature], A.anchor_raw[feature]), A.factual_raw[feature]
         points = lattices.points(np.rint(lattices.ticks(values_raw)))
         snapped = np.where(lattices.exist & (values_raw != fact), points, values_raw)
         snapped = np.clip(snapped, A.lower_raw[feature], A.upper_raw[feature])
