@@ -255,7 +255,7 @@ class ActionSet:
         return self._with_levels(rounded, rounded) if self._ordinals else rounded
 
     def round(
-        self, rows_raw: Float[np.ndarray, "n p"], *, toward_raw: Float[np.ndarray, "n p"] | None = None
+        self, rows_raw: Float[np.ndarray, "n p"], *, toward_raw: Float[np.ndarray, "#n p"] | None = None
     ) -> Float[np.ndarray, "n p"]:
         """Rows with each number rounded to a value that may be proposed, within the range of its feature.
 

@@ -61,7 +61,7 @@ class _Boxes:
         return _Boxes(*map(np.concatenate, pairs))
 
 
-_Lines: TypeAlias = tuple[Float[np.ndarray, "b u"], Float[np.ndarray, "b u"], Float[np.ndarray, "b u"]]
+_Lines: TypeAlias = tuple[Float[np.ndarray, "b _"], Float[np.ndarray, "b _"], Float[np.ndarray, "b _"]]
 """Around outputs of a layer's units: slope of the line above, its value at 0, slope of the line below, through 0."""
 
 
@@ -86,7 +86,9 @@ class NetworkBranching:
         sizes = [len(span) for span in spans[len(self.numbers) :]]
         ends = len(self.numbers) + np.cumsum([0, *sizes])
         self.spans = [slice(end - size, end) for end, size in zip(ends[1:].tolist(), sizes, strict=True)]
-        self._proposed = [np.isin(np.arange(size), A.levels(j)) for j, size in zip(self.groups, sizes, strict=True)]
+        self._proposed = [
+            np.isin(np.arange(size), A.levels(j)) for j, size in zip(self.groups.tolist(), sizes, strict=True)
+        ]
         # What stays as it is joins the bias of the first layer.
         stays = A.x0.copy()
         stays[self._columns] = 0.0
