@@ -81,18 +81,18 @@ unexport PYTHONDONTWRITEBYTECODE
 PROCESSES ?= 4
 PYTEST = $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
-# About six of the parameters of each test; what ARGS says comes later and holds.
+# About three of the parameters of each test; what ARGS says comes later and holds.
 test: $(COMPILED)
-	$(PYTEST) --variants 6 $(ARGS)
+	$(PYTEST) --variants 3 $(ARGS)
 
 # Once after an installation: processes that start together would compile the same, each for itself.
 $(COMPILED): $(STAMP)
 	$(BIN)/pytest --collect-only -qq >/dev/null
 	@touch $@
 
-# Every test but those that run before a release, with about three of the parameters of each. `make release-check` runs
-# every test with all its cases, and checks types at run time.
-CHECKED := -m "not release" --variants 3 --durations 20
+# Every test but those that run before a release. `make release-check` runs every test with all its cases, and checks types
+# at run time.
+CHECKED := -m "not release" --durations 20
 
 # Linters beside the tests. Nothing runs twice until it passes: what fails is wrong.
 check: $(STAMP)

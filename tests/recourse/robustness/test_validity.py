@@ -306,7 +306,7 @@ def test_singular_covariances_keep_the_promise_and_come_near_the_paper(
     assert found.lower <= weight[yes].sum() <= found.upper
     if radius:  # the paper's programs need some of both to have an interior
         root = np.concatenate([question.moments.root, 1e-4 * np.eye(6)], axis=1)
-        regular = replace(question, moments=replace(question.moments, root=root))
+        regular = replace(question, moments=replace(question.moments, factors=(root,)))
         full = lower_in_full(regular) if favourable else upper_in_full(regular)
         assert (found.lower if favourable else found.upper) == pytest.approx(full, abs=3e-4)
 
