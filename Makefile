@@ -90,8 +90,8 @@ $(COMPILED): $(STAMP)
 	$(BIN)/pytest --collect-only -qq >/dev/null
 	@touch $@
 
-# Every test but those that run before a release. `make release-check` runs every test with all its cases, and checks types
-# at run time.
+# Every test but those that run before a release. `make release-check` runs every test with all its cases, and checks
+# types at run time.
 CHECKED := -m "not release" --durations 20
 
 # Linters beside the tests. Nothing runs twice until it passes: what fails is wrong.
