@@ -62,9 +62,9 @@ def plain(part: Any) -> Any:
     kind: Any = type(part)
     if kind in LEAVES:
         return part
-    if kind is tuple or kind is list:
+    if isinstance(part, tuple | list):
         return [plain(value) for value in part]
-    if kind is dict:
+    if isinstance(part, Mapping):
         return {key: plain(value) for key, value in part.items()}
     if (members := _members(kind)) is not None:
         made = {}
@@ -78,8 +78,6 @@ def plain(part: Any) -> Any:
         return made
     if isinstance(part, Enum):
         return part.value
-    if isinstance(part, Mapping):
-        return {key: plain(value) for key, value in part.items()}
     return part
 
 
@@ -95,7 +93,7 @@ def _members(record: type[object]) -> tuple[tuple[str, str, bool], ...] | None:
 
 def _carried(value: Any) -> Any:
     """As `plain`, and numbers with the significant digits of an answer; of a tuple each."""
-    if type(value) is tuple:
+    if isinstance(value, tuple):
         return [_carried(one) for one in value]
     return rounded(value) if isinstance(value, float) else plain(value)
 

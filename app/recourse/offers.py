@@ -363,7 +363,7 @@ def _thinned(
     own = [_place(axis, fact) for axis, fact in zip(axes, fact_raw.tolist(), strict=True)]
     while (size := math.prod(len(head) + 1 for head in heads)) > most or (size > few and len(heads[0]) + 1 > LEADING):
         k = 0 if len(heads[0]) + 1 > LEADING else max(range(len(heads)), key=lambda k: len(heads[k]))
-        before, at = heads[k], int(heads[k].searchsorted(own[k])) if own[k] else 0
+        before, at = heads[k], int(heads[k].searchsorted(own[k]))
         heads[k] = before[::2]
         if at % 2 and at < len(before) and before[at] == own[k]:
             heads[k] = np.insert(heads[k], (at + 1) // 2, own[k])

@@ -262,11 +262,8 @@ class ActionSet:
         A number is rounded towards the number in the same place of `toward_raw`. It is rounded to the nearest such
         value if `toward_raw` is None, or has the same number there. Values equal to the factual stay.
         """
-        if toward_raw is None:
-            toward_raw, rounded = rows_raw, self._joined(self._values.rounded, rows_raw)
-        else:
-            toward_raw = np.broadcast_to(toward_raw, rows_raw.shape)
-            rounded = self._joined(self._values.rounded_toward, rows_raw, toward_raw)
+        toward_raw = rows_raw if toward_raw is None else np.broadcast_to(toward_raw, rows_raw.shape)
+        rounded = self._joined(self._values.rounded, rows_raw, toward_raw)
         return self._with_levels(rounded, toward_raw) if self._ordinals else rounded
 
     def _with_levels(

@@ -73,25 +73,19 @@ class LegalValues:
         if self.space.states_raw.size:
             rows_raw = np.where(self.space.in_state(rows_raw), limits[:, FACT], rows_raw)
         rows_raw = np.minimum(np.maximum(rows_raw, limits[:, LOWER]), limits[:, UPPER])
-        return self.rounded(rows_raw, limits, proposed)
+        return self.rounded(rows_raw, rows_raw, limits, proposed)
 
     def rounded(
-        self,
-        rows_raw: Float[np.ndarray, "n p"],
-        limits: Float[np.ndarray, "m k p"],
-        proposed: Bool[np.ndarray, "m g l"],
-    ) -> Float[np.ndarray, "n p"]:
-        """Rows within the ranges, with each number rounded to the nearest that may be proposed."""
-        return self.rounded_toward(rows_raw, rows_raw, limits, proposed)
-
-    def rounded_toward(
         self,
         rows_raw: Float[np.ndarray, "n p"],
         toward_raw: Float[np.ndarray, "n p"],
         limits: Float[np.ndarray, "m k p"],
         proposed: Bool[np.ndarray, "m g l"],
     ) -> Float[np.ndarray, "n p"]:
-        """The same, with each number rounded towards that of `toward_raw`, where it is another one."""
+        """Rows within the ranges, with each number rounded to one that may be proposed.
+
+        To the nearest, or towards the number of `toward_raw` where it is another one.
+        """
         fact, lower, below, above, upper = (limits[:, k] for k in range(PASSIVE))
         changed = rows_raw != fact
         in_gap = (rows_raw > below) & (rows_raw < above) & changed

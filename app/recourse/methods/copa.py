@@ -95,7 +95,7 @@ class Margin:
     @classmethod
     def under(cls, moments: WeightMoments, weight: float) -> "Margin":
         """The `Margin` for retrained models with the given moments; `weight` is its weight in the objective."""
-        covariance = moments.root @ moments.root.T + LEAST_DEVIATION**2 * np.eye(len(moments.mean))
+        covariance = moments.covariance + LEAST_DEVIATION**2 * np.eye(len(moments.mean))
         return cls(moments.mean, covariance, weight)
 
     def _deviation(self, points: Float[np.ndarray, "*n m"]) -> Float[np.ndarray, "*n"]:

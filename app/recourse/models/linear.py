@@ -51,8 +51,14 @@ class WeightMoments:
 
     @property
     def root(self) -> Float[np.ndarray, "m q"]:
-        """The covariance is ``root @ root.T``."""
+        """The covariance is ``root @ root.T``; multiplied anew each time."""
         return reduce(np.matmul, self.factors)
+
+    @property
+    def covariance(self) -> Float[np.ndarray, "m m"]:
+        """The covariance of the weights."""
+        root = self.root
+        return root @ root.T
 
     def root_of(self, weights: Int[np.ndarray, "k"]) -> Float[np.ndarray, "k q"]:
         """The rows of `root` for some of the weights, by index."""

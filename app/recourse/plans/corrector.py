@@ -113,7 +113,7 @@ class Corrector:
         mean = moments.mean
         self.length = float(np.linalg.norm(mean[:-1]))
         self.search = Search(LinearModel(mean[:-1], float(mean[-1])).unit(), action_set, deadline=until)
-        self.covariance = moments.root @ moments.root.T
+        self.covariance = moments.covariance
 
     def outcomes(self, rows_raw: Float[np.ndarray, "n p"], before: PlanBounds) -> list[MemberOutcome | None]:
         """For each member, the outcome if it stays as it is, or None if it is to be corrected."""
@@ -212,7 +212,7 @@ class Corrector:
         embed[columns, np.arange(k)] = 1.0
         embed[:, k] = np.append(x, 1.0)
         embed[columns, k] = 0.0
-        root = np.linalg.qr(self.moments.root.T @ embed, mode="r")
+        root = np.linalg.qr(self.moments.along(embed.T).T, mode="r")
         nothing = np.zeros((len(root), 1))
         blocks: list[tuple[str, Float[np.ndarray, "r c"], float]] = [
             ("zero", np.append(self.moments.mean @ embed, 0.0)[None], -1.0),
